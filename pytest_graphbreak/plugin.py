@@ -64,7 +64,7 @@ def compile_model(request: pytest.FixtureRequest) -> CompileModel:
         )
     gate = request.config.stash[GATE]
     device = gate.device  # available, since its name was looked up when the session began
-    gate.count_tt(request.config)  # done already, unless a fixture is requested by name
+    gate.log_tt(request.config)  # done already, unless a fixture is requested by name
     return CompileModel(device, request.config.rootpath)
 
 
@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_graphbreak.suite.session import register
 
         register(config, gate)
-        gate.log_tt(config)
+        gate.log_tt_if_counted(config)
         if gate.settings.backend:
             gate.choose_backend(config)
     elif gate.settings.device != "auto":
@@ -116,7 +116,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gate = session.config.stash.get(GATE, None)
     if gate is None or _settings.is_dry(session.config.option):
         return
-    gate.log_tt(session.config, session.items)
+    gate.log_tt_if_counted(session.config, session.items)
     gate.follow(session.config, session.items)
     if gate.settings.gate and not hasattr(session.config, "workerinput"):
         gate.read(session.config, session.items)
@@ -134,6 +134,7 @@ def _phases(config: pytest.Config) -> Phases:
     return config.stash[PHASES]
 
 
+# The innermost of all wrappers, as that of the set-up in phases: what others do is outside of it.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     # Not one of the hooks of phases: a fixture may add the marker that makes a test measured.
@@ -152,6 +153,7 @@ def pytest_runtest_makereport(
     return report
 
 
+# Before the session, which shortens what this makes, and before all that prints it.
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     colour(report)

@@ -44,9 +44,15 @@ _MOST_LISTED: Final = 8 * 2**20
 """The size of an archive's own list of files in bytes; Python reads all of it at once."""
 
 _END: Final = struct.Struct("<4s4H2LH")
+"""The "end of central directory record" of a zip archive (APPNOTE.TXT of PKWARE, 4.3.16)."""
+_LIST_SIZE: Final = 5
+"""The field of it that has the size of the list of files."""
+_LONGEST_COMMENT: Final = 0xFFFF
+"""Bytes that may follow it."""
 _END_MARK: Final = b"PK\5\6"
 _LARGE_MARK: Final = b"PK\6\7"
 _LARGE_SIZE: Final = 20
+"""Of the record before it in a large archive ("Zip64"), which has the sizes elsewhere (4.3.15)."""
 
 
 class ReportFile(Struct, frozen=True):
@@ -141,6 +147,7 @@ def _read_archive(path: str, name: str) -> Iterator[ReportFile]:
             remaining -= len(data)
             if remaining < 0:
                 raise OSError(f"more than {MOST_UNPACKED // 2**20} MiB are in it")
+            # The default binds the data of this member.
             yield ReportFile(f"{name}/{member.filename}", lambda data=data: data)  # type: ignore[misc]
 
 
@@ -162,13 +169,13 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 def _check_list(file: IO[bytes]) -> None:
     """Refuse a list of files that would take more memory than any archive of reports."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - (_END.size + 0xFFFF + _LARGE_SIZE)))
+    file.seek(max(0, size - (_END.size + _LONGEST_COMMENT + _LARGE_SIZE)))
     tail = file.read()
     file.seek(0)
     at = tail.rfind(_END_MARK)
     if at < 0 or at + _END.size > len(tail):
         raise OSError("not a zip archive: its end is missing")
-    listed = _END.unpack_from(tail, at)[5]
+    listed = _END.unpack_from(tail, at)[_LIST_SIZE]
     if tail[max(0, at - _LARGE_SIZE) :].startswith(_LARGE_MARK) or listed > _MOST_LISTED:
         raise OSError("it lists more files than reports need: unpack it, and name the directory")
 
@@ -198,7 +205,7 @@ def _load(source: ReportFile, path: str) -> RunReport:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
-        return replace(parse(name, text), given=path)
+        return replace(parse(name, text), path=path)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
     except ReportError:

@@ -99,7 +99,7 @@ class Judge:
 
     def _context(self, seen: SeenTest, source: SeenTest | Entry | None) -> Context:
         """Return what the text of a failure contains; ``source`` is what it was judged by."""
-        report = seen.report.given or seen.report.name
+        report = seen.report.path or seen.report.name
         baseline, line = None, None
         if isinstance(source, Entry):
             baseline, line = display_path(source.path, self.checkout.root), source.line

@@ -59,12 +59,13 @@ class Contradiction(Struct, frozen=True):
 class Union(Struct):
     """The combined contents of all reports.
 
-    ``seen`` maps (profile, node id) to a test, ``profiles`` are theirs. ``unmeasured`` are
-    tests that no report measured although one says that they ran or were to run. ``incomplete``
-    names reports whose run did not finish. ``whole`` are, by profile, the files and the functions
-    that some run collected completely, ``collected`` all tests that any run collected, including
-    those that it left to other shards, and ``shards`` the groups, with their number, that runs
-    took.
+    - ``seen`` maps (profile, node id) to a test; ``profiles`` are theirs.
+    - ``unmeasured``: tests that no report measured although one says that they ran or were to run.
+    - ``incomplete``: reports whose run did not finish.
+    - ``whole``, by profile: the files and the functions that some run collected completely.
+    - ``collected``, by profile: all tests that any run collected, including those that it left to
+      other shards.
+    - ``shards``, by profile: the groups that runs took, each with the number of groups.
     """
 
     seen: dict[tuple[str, str], SeenTest] = {}
@@ -131,7 +132,8 @@ def level(test: TestReport) -> int:
     """
     outcome = test.outcome
     ended = test.block or test.failed_by == "test"
-    if ended or (outcome == "xfailed" and test.verdict == "none"):
+    failed_as_expected = outcome == "xfailed" and test.verdict == "none"
+    if ended or failed_as_expected:
         return UNMEASURED if outcome == "crashed" else FAILED
     if outcome in ("skipped", "crashed"):
         return UNMEASURED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from collections.abc import Mapping as Map
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -75,19 +74,19 @@ class FileChange(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """The changes that an update made, or would make; ``read`` are all files that it concerns."""
+    """The changes that an update made, or would make; ``planned`` are all files it concerns."""
 
-    read: tuple[FileChange, ...] = ()
+    planned: tuple[FileChange, ...] = ()
 
     @property
     def items(self) -> tuple[Change, ...]:
         """All entries."""
-        return tuple(chain.from_iterable(file.entries for file in self.read))
+        return tuple(chain.from_iterable(file.entries for file in self.planned))
 
     @property
     def files(self) -> tuple[FileChange, ...]:
         """The files that differ."""
-        return tuple(file for file in self.read if file.new != file.old)
+        return tuple(file for file in self.planned if file.new != file.old)
 
     def of_kind(self, *kinds: Kind) -> list[Change]:
         return [item for item in self.items if item.kind in kinds]
@@ -95,21 +94,25 @@ class Changes(Struct, frozen=True):
 
 def _both(
     old: Values, new: Values, key: str, layers: Iterable[str]
-) -> tuple[Map[str, int], Map[str, int]]:
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return counts before and after, for these layers."""
     was, now = getattr(old, key), getattr(new, key)
-    return {at: was[at] for at in layers if at in was}, {at: now[at] for at in layers if at in now}
+    before = {layer: was[layer] for layer in layers if layer in was}
+    return before, {layer: now[layer] for layer in layers if layer in now}
 
 
-def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
+def _both_runs(
+    old: Values, new: Values
+) -> Iterator[tuple[str, Mapping[str, int], Mapping[str, int]]]:
     """Yield executions and reads before and after, for layers where both are known.
 
     Only layers with the same number of graphs are included.
     """
     layers = [
-        at
-        for at in LAYERS
-        if old.knows_runs(at) and new.knows_runs(at) and old.graphs.get(at) == new.graphs.get(at)
+        layer
+        for layer in LAYERS
+        if old.knows_runs(layer) and new.knows_runs(layer)
+        if old.graphs.get(layer) == new.graphs.get(layer)
     ]
     for key in ("executions", "reads"):
         yield f" {key}", *_both(old, new, key, layers)

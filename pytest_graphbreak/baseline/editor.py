@@ -62,6 +62,7 @@ class Editor:
             if new is None:
                 floor = regions[names[at - 1]][1] if at else 0
                 start = self._above(start, node.column, floor)
+                # A name that is not in ``changed`` stays: no None.
                 is_last = all(changed.get(later, "") is None for later in names[at:])
                 start, end = self._range_with_blanks(start, end, floor, is_last)
             self.replace(start, end, new or [])
@@ -86,7 +87,9 @@ class Editor:
         at = names.index(name)
         return self._above(regions[name][0], column, regions[names[at - 1]][1] if at else 0)
 
-    def value(self, root: Mapping, name: str, value: Map[str, Any], order: Sequence[str]) -> None:
+    def set_mapping(
+        self, root: Mapping, name: str, value: Map[str, Any], order: Sequence[str]
+    ) -> None:
         """Set the value of a key of a mapping in block style; ``order`` has all keys."""
         if name not in root.items:
             before = [key for key in order[: order.index(name)] if key in root.items]
@@ -103,13 +106,13 @@ class Editor:
             self.edits.append((end_of(key) + 1, node.end, ""))
             self.insert(self._line_end(node.end), lines(value, root.column + INDENT))
 
-    def scalar(self, root: Mapping, name: str, text: str) -> None:
+    def set_text(self, root: Mapping, name: str, text: str) -> None:
         """Set the text of a key that is there."""
         key, node = root.items[name]
         self.edits.append((end_of(key) + 1, end_of(node), f" {inline(text)}"))
 
     def has_lines(self, node: Mapping) -> bool:
-        """Return whether each key of a mapping begins a line."""
+        """Return whether each key of a mapping begins a line; a long one does after ``?``."""
         starts = (start_of(key) for key, _ in node.items.values())
         return not node.flow and all(
             self.text[self._line_start(at) : at].strip() in ("", "?") for at in starts

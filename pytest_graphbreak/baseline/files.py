@@ -90,7 +90,7 @@ def _is_locked(path: Path) -> bool:
     """Return whether a running process still holds its temporary file."""
     with suppress(OSError), open(path, "rb", opener=_open_no_link) as file:
         return not hold(file.fileno())
-    return True
+    return True  # what cannot be opened is left alone
 
 
 def _open_no_link(path: str, flags: int) -> int:

@@ -18,6 +18,7 @@ from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
 MOST: Final = 10**18 - 1
+"""The largest count: 18 digits, as many as ``read`` takes."""
 MOST_ENTRIES: Final = 8
 """The most functions that an entry names: of several, those with the most operations."""
 
@@ -29,6 +30,7 @@ Breaking = Annotated[str, Meta(extra_json_schema={"enum": list(BREAKING)})]
 AnyCause = Annotated[
     str, Meta(extra_json_schema={"enum": list(BY_NAME)}, extra={"checked": "with its layer"})
 ]
+"""A cause of any layer. ``read`` checks it with its layer, and not by the list of this type."""
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Times = Annotated[int, Meta(ge=1, le=MOST)]
 Counts = Annotated[

@@ -84,11 +84,11 @@ class Override:
         return frozenset(layers)
 
 
-PLAIN: Final = Override()
-"""No override: the values of a profile are the plain ones."""
+NO_OVERRIDE: Final = Override()
+"""The values of a profile are the plain ones."""
 
 
-class Expected(Struct, frozen=True, dict=True):
+class Expected(Struct, frozen=True, dict=True):  # the dict is where cached properties are kept
     """What one profile is judged by.
 
     ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
@@ -106,7 +106,7 @@ class Expected(Struct, frozen=True, dict=True):
     own: frozenset[str] = frozenset()
     packages: Mapping[str, str] = {}
     plain_with: Versions = {}
-    override: Override = PLAIN
+    override: Override = NO_OVERRIDE
 
     @cached_property
     def layers(self) -> frozenset[str]:

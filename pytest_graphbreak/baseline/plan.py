@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from msgspec import structs
+
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.baseline.rules import Overriding, differs, merge, overlay
 from pytest_graphbreak.model.budget import Values
@@ -82,11 +84,17 @@ def _update_override(
     versions = _versions(old.versions, measured, file, layers, always=before is None)
     base = entry.values or Values()
     after = merge(overlay(base, old), measured, layers)
-    change = Overriding(replace(old, versions=versions), base, entry.versions, after, layers)
+    change = Overriding(
+        override=replace(old, versions=versions),
+        base=base,
+        base_versions=entry.versions,
+        after=after,
+        layers=layers,
+    )
     override = change.result
     overrides = {**entry.overrides, measured.profile: override}
     # Asked of what the file will say: an override drops what is as the plain values.
-    written = Overriding(override, base, entry.versions, overlay(base, override), layers)
+    written = structs.replace(change, override=override, after=overlay(base, override))
     if entry.values is not None and not written.is_needed:
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)

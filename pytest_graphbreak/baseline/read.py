@@ -49,7 +49,10 @@ _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 
 Raw = dict[str, Any]
 _LINE: Final = "its line"
-"""The line of the key of a test, a case or an override, beside what is below it."""
+"""The line of the key of a test, a case or an override, beside what is below it.
+
+No key of these has a blank.
+"""
 Read = Callable[[Node, str], Any]
 """A function that checks and converts a node; the text is its name in an error message."""
 
@@ -80,7 +83,7 @@ def parse_document(text: str, path: Path, file: str) -> tuple[Document, Mapping]
                 # This comes first, since the keys of another version may differ.
                 _check_version(root.items["version"][1])
             raw = _reader(form.File)(root, "the file")
-            assert isinstance(root, Mapping)
+            assert isinstance(root, Mapping)  # the reader has refused anything else
             return _document(raw, path, file), root
     except BaselineError as error:
         error.path = path
@@ -162,7 +165,7 @@ def _read_as(kind: inspect.Type) -> Read:
         return _count(kind.ge or 0)
     if isinstance(kind, inspect.StrType):
         return _text(kind, None if "checked" in metadata else metadata.get("enum"))
-    return _test
+    return _test  # the type of a test is Any: its keys say which form it has
 
 
 def _test(node: Node, what: str) -> Raw:
@@ -234,7 +237,7 @@ def _items(kind: inspect.ListType) -> Read:
     """Return a check of a list in which no two items are the same, by their ``key``."""
     form_of_item = kind.item_type
     reader, most = _read_as(form_of_item), kind.max_length
-    noun = _NOUN[form_of_item.cls] if isinstance(form_of_item, inspect.StructType) else "text"
+    noun = _ITEM_NOUNS[form_of_item.cls] if isinstance(form_of_item, inspect.StructType) else "text"
 
     def read(node: Node, what: str) -> tuple[Any, ...]:
         if not isinstance(node, Sequence):
@@ -310,7 +313,7 @@ _BUILD: Final[Map[type, Callable[[Raw, Mapping], Any]]] = {
     form.PlaceKeys: lambda raw, node: _shared(BaselinePlace(**raw)),
     form.CauseKeys: _cause,
 }
-_NOUN: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}
+_ITEM_NOUNS: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}
 
 
 # errors
@@ -333,11 +336,11 @@ def _no_count(node: Node, what: str) -> NoReturn:
 def _wrong(node: Node, what: str, expected: str) -> NoReturn:
     got, step = kind(node), "see docs/reference/baseline-file.md"
     if not isinstance(node, Scalar):
-        got = _NOUNS[got]
+        got = _KIND_NOUNS[got]
     elif got == "null":
         got = "nothing"
     else:
-        got = f"{_NOUNS.get(got, got)} ({brief(str(node.value))})"
+        got = f"{_KIND_NOUNS.get(got, got)} ({brief(str(node.value))})"
     if isinstance(node, Scalar) and kind(node) != "str" and expected == "text":
         step = f'quote it: "{node.value}"' if node.value else "fill it in, or leave it out"
     _fail(f"{what} must be {expected}, not {got}", node, step)
@@ -347,7 +350,7 @@ def _fail(message: str, node: Node, step: str) -> NoReturn:
     raise BaselineError(message, line=line_of(node), step=step)
 
 
-_NOUNS: Final = {
+_KIND_NOUNS: Final = {
     "str": "text",
     "int": "a number",
     "float": "a number",

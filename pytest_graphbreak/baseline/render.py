@@ -208,12 +208,12 @@ def is_inline(value: Any) -> bool:
     return not isinstance(value, dict | list) or not value or isinstance(value, Braces)
 
 
-def inline(value: Any, flow: bool = False) -> str:
+def inline(value: Any, *, flow: bool = False) -> str:
     """Return a value on one line. ``flow`` means inside braces or brackets: more is quoted."""
     if isinstance(value, dict):
         return "{" + ", ".join(_flow_item(name, item) for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(inline(item, True) for item in value) + "]"
+        return "[" + ", ".join(inline(item, flow=True) for item in value) + "]"
     return str(value) if isinstance(value, int) else scalar(value, flow)
 
 

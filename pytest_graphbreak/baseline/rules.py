@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from pytest_graphbreak.baseline.model import PLAIN, Entry, Expected, Measured, Override
+from pytest_graphbreak.baseline.model import NO_OVERRIDE, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import (
     PLACES_LAYER,
     RULES,
@@ -71,7 +71,7 @@ def expectation(entry: Entry, profile: str) -> Expected | None:
         own=own | values.layers if is_plain else own,
         packages=entry.packages,
         plain_with=versions if entry.values is None else entry.versions,
-        override=override or PLAIN,
+        override=override or NO_OVERRIDE,
     )
 
 
@@ -86,8 +86,10 @@ def _overlay(key: str, base: Values, override: Override) -> Any:
         case "graphs" | "counts":
             return {**value, **replacement}
         case "runs" | "ops":
+            # A layer whose graphs the override names has its own runs and operations, too.
             graphs = override.values.graphs
-            return {**{at: count for at, count in value.items() if at not in graphs}, **replacement}
+            plain = {layer: count for layer, count in value.items() if layer not in graphs}
+            return {**plain, **replacement}
         case "causes":
             return (*_without(value, override.causes_of), *replacement)
     return replacement if key in override.named else value
@@ -124,7 +126,7 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
         case "places":
             places = _of(layer, old), _of(layer, new)
             return not _same_places(*places, expected.places_with(key), measured.versions)
-    return False
+    return False  # lines are compared with nothing
 
 
 def _same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
@@ -133,7 +135,7 @@ def _same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
     for causes in (before, after):
         counts.append(Counter())
         for cause in causes:
-            counts[-1][cause.key[:-1]] += cause.count
+            counts[-1][cause.key[:-1]] += cause.count  # without ``called``
     return counts[0] == counts[1]
 
 
@@ -143,12 +145,16 @@ def _same_places(
     """Return whether two lists have the same places, equally often, and for the same reasons."""
     old, new = _distinct(before), _distinct(after)
     return old.keys() == new.keys() and all(
-        _is_same(place, new[key], same_minor(made_by(key[0], was), made_by(key[0], now)))
+        _is_same(
+            place,
+            new[key],
+            with_reasons=same_minor(made_by(place.layer, was), made_by(place.layer, now)),
+        )
         for key, place in old.items()
     )
 
 
-def _is_same(before: BaselinePlace, after: BaselinePlace, with_reasons: bool) -> bool:
+def _is_same(before: BaselinePlace, after: BaselinePlace, *, with_reasons: bool) -> bool:
     """Return whether a place is as before; a key that an edited entry left out is not compared."""
     return before.count == after.count and (
         not with_reasons
@@ -215,7 +221,7 @@ def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
 def _merge_place(before: BaselinePlace, after: BaselinePlace, versions: Versions) -> BaselinePlace:
     """Return a place as it was, with the new count, and with the reason of a known compiler."""
     with_reasons = made_by(after.layer, versions) is not None
-    if _is_same(before, after, with_reasons):
+    if _is_same(before, after, with_reasons=with_reasons):
         return before
     reasoned = after if with_reasons else before
     return structs.replace(reasoned, count=after.count).as_written()
@@ -307,6 +313,7 @@ def _override(key: str, change: Overriding) -> Any:
             counts, graphs = change.different(key), change.graphs
             for layer in {*change.layers} & {*graphs}:
                 counts[layer] = after.get(layer, 0)
+            # A layer whose graphs it names has no plain runs (``_overlay``) that a zero replaces.
             return {layer: count for layer, count in counts.items() if count or layer not in graphs}
         case "ops":
             counts, graphs = change.unwritten_counts(key), change.graphs

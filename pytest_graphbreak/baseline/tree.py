@@ -134,16 +134,18 @@ def parse(text: str) -> Node:
 
 
 class _Builder:
-    def __init__(self, following: Callable[[], Any]) -> None:
-        self.following = following
+    """Makes a tree of the parser's events; ``next_event`` returns one after the other."""
+
+    def __init__(self, next_event: Callable[[], Any]) -> None:
+        self.next_event = next_event
 
     def document(self) -> Node:
-        self.following()  # the start of the stream
-        if type(self.following()) is StreamEndEvent:
+        self.next_event()  # the start of the stream
+        if type(self.next_event()) is StreamEndEvent:
             raise _error("the file is empty", 1, "delete it, or take it from git again")
-        node = self.node(self.following(), 1)
-        self.following()  # the end of the document
-        event = self.following()
+        node = self.node(self.next_event(), 1)
+        self.next_event()  # the end of the document
+        event = self.next_event()
         if type(event) is not StreamEndEvent:
             line = line_of(event)
             raise _error("a second YAML document", line, "a file holds one; merge them")
@@ -166,18 +168,18 @@ class _Builder:
         return self.sequence(event, depth)
 
     def mapping(self, event: Any, depth: int) -> Mapping:
-        following = self.following
+        next_event = self.next_event  # a local name, as the loop runs so often
         mark = event.start_mark
         items: dict[str, tuple[Scalar, Node]] = {}
         node = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
         value: Any = None
-        while type(key := following()) is ScalarEvent:
+        while type(key := next_event()) is ScalarEvent:
             text = key.value
             if key.tag is not None or key.anchor is not None or text in items:
                 raise self.refusal(key, items)
             if not key.style and plain_kind(text) != "str":
                 raise self.refusal(key)
-            value = following()
+            value = next_event()
             if type(value) is not ScalarEvent or value.tag is not None or value.anchor is not None:
                 value = self.node(value, depth + 1)
             items[text] = (key, value)
@@ -189,7 +191,7 @@ class _Builder:
     def sequence(self, event: Any, depth: int) -> Sequence:
         items: list[Node] = []
         first = event
-        while type(event := self.following()) is not SequenceEndEvent:
+        while type(event := self.next_event()) is not SequenceEndEvent:
             items.append(self.node(event, depth + 1))
         end = end_of(items[-1]) if items and not first.flow_style else end_of(event)
         return Sequence(items, end, line_of(first))

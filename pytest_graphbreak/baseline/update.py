@@ -124,7 +124,7 @@ def _plan(
     base_profile: str | None,
     previewed: Changes | None = None,
 ) -> Changes:
-    earlier = {change.path: change for change in previewed.read} if previewed else {}
+    earlier = {change.path: change for change in previewed.planned} if previewed else {}
     changes = []
     for file, todo in work.items():
         path = baseline_path(directory, file)
@@ -149,14 +149,14 @@ def _plan_file(
         before, root = parse_document(text, path, file)
         job = _File(before, mode)
     job.prune(key for key in todo.pruned if key not in todo.measured)
-    for key, several in todo.measured.items():
-        job.measure(key, several)
+    for key, measurements in todo.measured.items():
+        job.measure(key, measurements)
     return FileChange(path, text, job.text(text, root), tuple(job.changes))
 
 
 def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) -> Document:
     """Return a new document with the keys at the top of a new file."""
-    items = [item for several in todo.measured.values() for item in several]
+    items = [item for measurements in todo.measured.values() for item in measurements]
     profile = base_profile or (items[0].profile if items else "")
     first = next((item for item in items if item.profile == profile), items[0] if items else None)
     versions: dict[str, str] = {}
@@ -193,11 +193,11 @@ class _File:
     def _entries(self, test: str) -> dict[str | None, Entry]:
         return self.tests[test].entries if test in self.tests else {}
 
-    def measure(self, key: Key, several: Iterable[Measured]) -> None:
+    def measure(self, key: Key, measurements: Iterable[Measured]) -> None:
         """Take the measurements of one test, starting with those of its plain values."""
         entry = self.after.entry(*key)
         base = entry.profile if entry is not None else self.before.profile
-        for item in sorted(several, key=lambda item: item.profile != base):
+        for item in sorted(measurements, key=lambda item: item.profile != base):
             self._take(key, item)
 
     def _take(self, key: Key, item: Measured) -> None:
@@ -251,7 +251,7 @@ class _File:
         entries = self.tests.setdefault(test, Entries(None, None, 0))
         in_the_way = self._conflicting_cases(key)
         if in_the_way == [None] and self._is_remark(test):
-            del entries.entries[None]
+            del entries.entries[None]  # its remarks are those of the test, and stay
         else:
             self._prune(test, in_the_way)
         top = self.after
@@ -259,7 +259,7 @@ class _File:
         if entry is None:
             entry = top.new_entry(test, case, note=entries.note if case is None else None)
         entries.entries[case] = plan.update_entry(entry, item, layers, top)
-        packages = {writable(name): writable(at) for name, at in item.packages.items()}
+        packages = {writable(name): writable(number) for name, number in item.packages.items()}
         self.after = replace(top, packages={**top.packages, **packages})
         return entries.entries[case]
 
@@ -294,7 +294,7 @@ class _File:
         if not self.tests:
             return None
         if self.renewed:
-            self._move_labels()
+            self._renew_versions()
         if old is None or root is None:
             new = "\n".join(render.lines(render.file(self.after), 0)) + "\n"
         else:
@@ -305,7 +305,7 @@ class _File:
         self._read_back(new)
         return new
 
-    def _move_labels(self) -> None:
+    def _renew_versions(self) -> None:
         """Move the version at the top of the file, if all of its entries have a newer one."""
         for name, was in self.before.versions.items():
             entries = [entry for test in self.tests.values() for entry in test.entries.values()]
@@ -332,18 +332,18 @@ class _File:
                 line=tests.line,
                 step="write it in block style, one test below the other, or delete the file",
             )
-        editor = Editor(old)
+        editor, keys = Editor(old), form.keys(form.File)
         top = self.after
         for name, version in top.versions.items():
             if version != self.before.versions.get(name):
-                editor.scalar(root, name, version)
+                editor.set_text(root, name, version)
         if top.packages != self.before.packages:
-            editor.value(root, "packages", render.packages(top.packages), form.keys(form.File))
+            editor.set_mapping(root, "packages", render.packages(top.packages), keys)
         if tests.items:
             self._edit_tests(editor, tests)
         else:
             added = {name: render.test(test, top) for name, test in self.tests.items()}
-            editor.value(root, "tests", added, form.keys(form.File))
+            editor.set_mapping(root, "tests", added, keys)
         return editor.result()
 
     def _edit_tests(self, editor: Editor, tests: Mapping) -> None:
@@ -387,11 +387,11 @@ class _File:
         """Check that the new text is a valid file and contains what was intended."""
         after, problem = self.after, ""
         try:
-            read = document(new, after.path, after.file)
+            parsed = document(new, after.path, after.file)
         except BaselineError as error:
             problem = f": {error.message}"
         else:
-            if read == after:
+            if parsed == after:
                 return
         raise BaselineError(
             f"cannot be changed in place{problem}",

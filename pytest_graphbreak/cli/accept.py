@@ -32,7 +32,7 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.cli import report
-from pytest_graphbreak.cli.changes import LEFT, LeftOut, change_lines, left_out_lines
+from pytest_graphbreak.cli.changes import LEFT_OUT, LeftOut, change_lines, left_out_lines
 from pytest_graphbreak.cli.check import add_directory, stale_entries
 from pytest_graphbreak.cli.messages import note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS
@@ -96,11 +96,11 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
 
 
 class Offer(Struct, frozen=True):
-    """What reports change of a checkout's baselines: ``take`` is written, ``gone`` is dropped."""
+    """What reports change of a checkout's baselines: ``measured`` is written, ``gone`` dropped."""
 
     together: Union
-    take: list[Measured]
-    left: LeftOut
+    measured: list[Measured]
+    left_out: LeftOut
     gone: list[Entry] | None
     changes: Changes
 
@@ -127,12 +127,13 @@ def run(args: argparse.Namespace) -> int:
         _refuse_other_checkout(together, checkout)
         offer = _offer(args, checkout, together)
         code = _settle(args, checkout, offer)
-    return DECLINED if offer.left["contradicted"] else code
+    return DECLINED if offer.left_out["contradicted"] else code
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
     """Return the named reports, or those of a CI run. Raises ``ReportError``."""
-    if (args.run is None) == (not args.reports):
+    has_run, has_reports = args.run is not None, bool(args.reports)
+    if has_run == has_reports:  # both, or neither
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
         return load_all(args.reports, note=note)
@@ -145,13 +146,13 @@ def _offer(args: argparse.Namespace, checkout: Checkout, together: Union) -> Off
     """Return the changes that the reports make, without writing them. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     is_wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
-    take, left = _gather(together, baselines, is_wanted, args.base_profile)
+    measured, left_out = _gather(together, baselines, is_wanted, args.base_profile)
     gone: list[Entry] | None = None
     if args.prune:
         stale = stale_entries(checkout, baselines, together)
         gone = [entry for entry in stale if is_wanted(entry.nodeid)]
-    changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
-    return Offer(together, take, left, gone, changes)
+    changes = preview(checkout.directory, measured, prune=gone, base_profile=args.base_profile)
+    return Offer(together, measured, left_out, gone, changes)
 
 
 def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
@@ -161,7 +162,7 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     """
     if not args.review:
         say_all(change_lines(offer.changed_entries, checkout.root))
-    say_all(left_out_lines(offer.together, offer.changes, offer.left, pruning=args.prune))
+    say_all(left_out_lines(offer.together, offer.changes, offer.left_out, pruning=args.prune))
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
         return OK
@@ -178,7 +179,7 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
         return DECLINED
     update(
         checkout.directory,
-        offer.take,
+        offer.measured,
         prune=offer.gone,
         base_profile=args.base_profile,
         previewed=offer.changes,
@@ -206,10 +207,10 @@ def _review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer
             accepted.add((change.profile, change.nodeid))
         say()
     names = {nodeid for _, nodeid in accepted}
-    take = [test for test in offer.take if (test.profile, test.nodeid) in accepted]
+    measured = [test for test in offer.measured if (test.profile, test.nodeid) in accepted]
     gone = None if offer.gone is None else [entry for entry in offer.gone if entry.nodeid in names]
-    changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
-    return replace(offer, take=take, gone=gone, changes=changes)
+    changes = preview(checkout.directory, measured, prune=gone, base_profile=args.base_profile)
+    return replace(offer, measured=measured, gone=gone, changes=changes)
 
 
 def _difference(
@@ -231,7 +232,7 @@ def _answer(question: str) -> str:
         except EOFError:
             say()  # no line end was typed
             return "q"
-        if answer[:1] in ("y", "n", "q") and answer:
+        if answer[:1] in ("y", "n", "q"):
             return answer[0]
 
 
@@ -291,28 +292,29 @@ def _gather(
     together: Union, baselines: Baselines, is_wanted: _Filter, base_profile: str | None
 ) -> tuple[list[Measured], LeftOut]:
     """Return what every measured test gave, those of the base profile first, and what is left."""
-    take: list[Measured] = []
-    left: LeftOut = {why: [] for why in LEFT}
-    contradictory: dict[tuple[str, str], list[str]] = {}
+    measured: list[Measured] = []
+    left_out: LeftOut = {why: [] for why in LEFT_OUT}
+    contradictions: dict[tuple[str, str], list[str]] = {}
     for item in together.contradictions:
-        contradictory.setdefault((item.profile, item.nodeid), []).append(str(item))
+        contradictions.setdefault((item.profile, item.nodeid), []).append(str(item))
     for seen in sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile):
         if not is_wanted(seen.nodeid):
             continue
         record = seen.test.record
-        if key := contradictory.get((seen.profile, seen.nodeid)):
-            left["contradicted"] += key
+        if words := contradictions.get((seen.profile, seen.nodeid)):
+            left_out["contradicted"] += words
         elif seen.level == BLIND:
-            left["not seen"].append(f"{seen.nodeid}   {record.errors[0]}   on {seen.profile}")
+            left_out["not seen"].append(f"{seen.nodeid}   {record.errors[0]}   on {seen.profile}")
         elif seen.level == FAILED:
-            left["xfailed" if seen.test.outcome == "xfailed" else "failed"].append(seen.name)
+            why = "xfailed" if seen.test.outcome == "xfailed" else "failed"
+            left_out[why].append(seen.name)
         elif seen.level != MEASURED:
-            left["not run"].append(seen.name)
+            left_out["not run"].append(seen.name)
         # A test that compiles nothing has no entry, unless it has one already.
         elif record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
             environment = seen.report.environment
-            take.append(measurement(seen.nodeid, seen.profile, environment, record))
-    return take, left
+            measured.append(measurement(seen.nodeid, seen.profile, environment, record))
+    return measured, left_out
 
 
 def _is_confirmed(question: str) -> bool:

@@ -95,13 +95,11 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
     written = True
     if args.json:
         tests = [entry(reading, completeness) for reading, completeness in analyses]
-        report = document(environment(readings), json.session(0, len(readings)), tests)
+        report = document(environment(readings), json.session(0, runs=len(readings)), tests)
         written = write_report(args.json, report)
     if args.markdown:
-        written = (
-            write(args.markdown, as_markdown("Graphs in logs", starmap(log_report.lines, analyses)))
-            and written
-        )
+        page = as_markdown("Graphs in logs", starmap(log_report.lines, analyses))
+        written = write(args.markdown, page) and written  # also if the report was not
     return written
 
 

@@ -39,7 +39,7 @@ CHANGED: Final[dict[Kind, str]] = {
     "ungated": "ungated",
 }
 """The kinds of changes, as the summary counts them."""
-LEFT: Final = {
+LEFT_OUT: Final = {
     "failed": "failed by themselves and left out",
     "xfailed": "xfailed and left out",
     "contradicted": "that reports contradict and are left out",
@@ -103,19 +103,21 @@ def _explains_itself(cause: Cause) -> bool:
 
 
 def left_out_lines(
-    together: Union, changes: Changes, left: LeftOut, *, pruning: bool
+    together: Union, changes: Changes, left_out: LeftOut, *, pruning: bool
 ) -> Iterator[TextLine]:
     """Yield what is left out, how many tests there are of each kind, and what is not known."""
-    for contradiction in left["contradicted"]:
+    for contradiction in left_out["contradicted"]:
         yield from text_lines(f"contradiction: {contradiction}")
-    if left["contradicted"]:
+    if left_out["contradicted"]:
         yield TextLine("left out: leave one of these reports out, or make the count stable")
-    yield from list_lines("not seen", left["not seen"], MOST)
+    yield from list_lines("not seen", left_out["not seen"], MOST)
     for word in ("failed", "xfailed"):
-        yield from list_lines(word, left[word], MOST_NAMED)
-    yield from list_lines("ungated", [x.nodeid for x in changes.of_kind("ungated")], MOST_NAMED)
+        yield from list_lines(word, left_out[word], MOST_NAMED)
+    yield from list_lines(
+        "ungated", [change.nodeid for change in changes.of_kind("ungated")], MOST_NAMED
+    )
     counts = {words: len(changes.of_kind(kind)) for kind, words in CHANGED.items()}
-    counts |= {LEFT[why]: len(names) for why, names in left.items()}
+    counts |= {LEFT_OUT[why]: len(names) for why, names in left_out.items()}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count]
     yield TextLine(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
     for reason in together.incomplete:

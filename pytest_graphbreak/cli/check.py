@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,12 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.root_causes import lines as cause_lines
-from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
+from pytest_graphbreak.report.root_causes import (
+    passing_changes,
+    passing_lines,
+    root_cause_lines,
+    root_causes,
+)
 from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
@@ -80,7 +85,7 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
 class Result(Struct):
     """The result of a check. ``unusable`` says why reports cannot be judged.
 
-    ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
+    ``missing`` are tests that were collected but did not run, and ``lost_shards`` those that would
     have run them; with ``allow_missing`` they are only listed. ``unreported`` are tests of the
     baselines that no report has, which is a failure if the reports are to be ``complete``.
     """
@@ -90,7 +95,7 @@ class Result(Struct):
     stale: list[Entry] = []
     unusable: list[str] = []
     missing: list[str] = []
-    lost: list[str] = []
+    lost_shards: list[str] = []
     unreported: list[str] = []
     strict: bool = False
     allow_missing: bool = False
@@ -108,8 +113,8 @@ class Result(Struct):
             return "the reports cannot be judged"
         if self.allow_missing:
             return ""
-        if self.lost:
-            return f"{plural(len(self.lost), 'shard')} missing"
+        if self.lost_shards:
+            return f"{plural(len(self.lost_shards), 'shard')} missing"
         if self.missing:
             return (
                 f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
@@ -152,7 +157,11 @@ def run(args: argparse.Namespace) -> int:
     notes = CheckNotes(
         no_verdict=result.no_verdict,
         problems=tuple(result.unusable),
-        missing=(*result.lost, *result.missing, *(result.unreported if result.complete else ())),
+        missing=(
+            *result.lost_shards,
+            *result.missing,
+            *(result.unreported if result.complete else ()),
+        ),
         accept=accept_line(made_by, typed),
     )
     written = write_pages(_replace_verdicts(reports, result), args, notes)
@@ -177,12 +186,12 @@ def check(
     """Judge all measured tests but those that reports contradict."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
-    result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
+    result.lost_shards = [f"group {n} of {of} on {at}" for at, n, of in together.lost_shards]
     contradicted: set[tuple[str, str]] = set()
-    for name, part in (("", together), ("--against: ", earlier)):
-        if part is not None:
-            result.unusable += [f"{name}{item}" for item in unusable(part)]
-            contradicted |= {(item.profile, item.nodeid) for item in part.contradictions}
+    for name, side in (("", together), ("--against: ", earlier)):
+        if side is not None:
+            result.unusable += [f"{name}{item}" for item in unusable(side)]
+            contradicted |= {(item.profile, item.nodeid) for item in side.contradictions}
     judge = Judge(checkout, None if earlier is None else earlier.seen, made_by, typed)
     try:
         judge.baselines.check()
@@ -191,7 +200,7 @@ def check(
         result.unusable.append(str(error))
         return result
     result.unreported = _unreported(judge.baselines, together, result.stale)
-    left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
+    left_out = together.left_out(partial(_is_recorded, judge.baselines))
     result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
     for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
         try:
@@ -272,7 +281,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     failures = [] if result.unusable else result.failures
     failing = {item.seen.name: item for item in failures}
     causes = root_causes((name, item.test) for name, item in failing.items())
-    say_all(cause_lines(causes))
+    say_all(root_cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.
     shown = [name for name in causes.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
@@ -307,7 +316,7 @@ def _show_left_out(result: Result, together: Union) -> None:
             for judged in ungated
         ),
     )
-    say_list("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
+    say_list("missing", (f"{shard}: no report is of it" for shard in result.lost_shards), FULL)
     say_list("missing", result.missing, FULL)
     if result.complete:
         say_list("no report", result.unreported, FULL)

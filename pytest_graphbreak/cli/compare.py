@@ -184,6 +184,6 @@ def comment(before: Union, after: Union, result: RunComparison) -> str:
     text = BoundedText(COMMENT)
     text.add(f"{PAGE_MARK} page -->\n### Two runs: {_headline(result)}\n\n")
     rows = plain_text(lines(before, after, result)).split("\n")
-    while not text.add(f"{safe.preformatted_block(chr(10).join(rows))}\n"):
+    while not text.add(safe.preformatted_block("\n".join(rows)) + "\n"):
         rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]
     return text.text

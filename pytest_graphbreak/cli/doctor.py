@@ -147,7 +147,7 @@ def devices(here: Machine) -> Iterator[CheckResult]:
             continue
     chosen = device.choose("auto", None, here)
     yield CheckResult("devices", OK, f"{', '.join(profiles)}; auto takes {chosen.profile}")
-    missing = here.tt()
+    missing = here.missing_for_tt()
     if here.tt_hardware() and missing:
         what = f"there is a TT device, and not {', '.join(missing)}"
         yield CheckResult("tt", NOTE, what, "in the tt-xla checkout: source venv/activate")

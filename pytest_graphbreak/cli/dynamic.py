@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak import advice as known
+from pytest_graphbreak.advice import name as advice_name
 from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.repair.target import Target
@@ -51,24 +51,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(results: list[Way], dims: Dims, width: int) -> list[str]:
     device = next((way.device for way in results if way.device), "")
-    title = [f"{device} graphs"] if device else []
-    rows = [
-        (
-            "",
-            "graphs",
-            *title,
-            "recompiles",
-        )
-    ]
-    rows += [
-        (
-            way.name,
-            f"{way.graphs}{', then eager' if way.limited else ''}",
-            *([str(way.device_graphs or 0)] if device else []),
-            str(way.recompiles),
-        )
-        for way in results
-    ]
+    rows = [["", "graphs", "recompiles"]]
+    for way in results:
+        graphs = f"{way.graphs}{', then eager' if way.limited else ''}"
+        rows.append([way.name, graphs, str(way.recompiles)])
+    if device:  # a column more
+        cells = (f"{device} graphs", *(str(way.device_graphs or 0) for way in results))
+        for row, cell in zip(rows, cells, strict=True):
+            row.insert(2, cell)
     vary = [f"{name} in dimension {dim}" for name, numbers in dims.items() for dim in numbers]
     return [
         *table(rows, width),
@@ -105,7 +95,7 @@ class Way(Struct, frozen=True):
     @property
     def limited(self) -> bool:
         """Whether torch gave up at its recompile limit, and the other calls ran uncompiled."""
-        return any(known.name(item) == "limit" for item in self.trial.record.eager)
+        return any(advice_name(item) == "limit" for item in self.trial.record.eager)
 
     @property
     def device(self) -> str:

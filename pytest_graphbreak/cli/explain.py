@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
     topic = " ".join(args.topic).strip()
     if not topic:
         if args.json:
-            _print(map(_name, by_name().values()))
+            _print(map(_family_dict, by_name().values()))
         else:
-            say_all(_names())
+            say_all(_name_lines())
         return 0
     explanation = explain(topic)
     if explanation is None:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
             complain(line)
         return 2
     if args.json:
-        _print([_to_dict(explanation)])
+        _print([_explanation_dict(explanation)])
     else:
         say_all(render(explanation))
     return 0
@@ -106,13 +106,13 @@ def _print_findings(args: argparse.Namespace) -> int:
         sources = CheckoutSources(root)
         typed = Typed(("python", "-m", "pytest"), here=os.getcwd(), root=str(root or ""))
         gated = {test.nodeid for test in tests if is_compared(test)}
-        _print(to_dict(finding, sources, typed, gated) for finding in shown)
+        _print(finding_dict(finding, sources, typed, gated) for finding in shown)
     else:
-        say_all(_findings(shown))
+        say_all(_finding_lines(shown))
     return 0
 
 
-def _findings(shown: Sequence[Finding]) -> Iterator[TextLine]:
+def _finding_lines(shown: Sequence[Finding]) -> Iterator[TextLine]:
     """Yield each finding as a failure shows it, with its page of advice once."""
     pages = set[str]()
     for number, finding in enumerate(shown):
@@ -138,7 +138,7 @@ def _print(objects: Iterable[Plain]) -> None:
         print(json.dumps(thing, separators=(",", ":")).replace("##[", "#\\u0023["))
 
 
-def _to_dict(explanation: Explanation) -> Plain:
+def _explanation_dict(explanation: Explanation) -> Plain:
     """Return an explanation as plain types; ``docs/reference/commands.md`` describes the keys."""
     page = explanation.page or Page("")
     return {
@@ -158,7 +158,7 @@ def _to_dict(explanation: Explanation) -> Plain:
     }
 
 
-def _name(family: Family) -> Plain:
+def _family_dict(family: Family) -> Plain:
     return {"name": family.name, "title": family.title, "try": family.short}
 
 
@@ -262,7 +262,7 @@ def _width() -> int:
     return max(NARROWEST, min(WIDTH, there))
 
 
-def _names() -> Iterator[TextLine]:
+def _name_lines() -> Iterator[TextLine]:
     yield TextLine("A name, an id (GB0124), or the text of a reason: graphbreak explain NAME")
     for title, families in groups().items():
         yield from (BLANK, TextLine(title, "title"))
@@ -306,7 +306,7 @@ def is_compared(test: TestReport) -> bool:
     return test.baseline is not None or test.verdict == "new"
 
 
-def to_dict(
+def finding_dict(
     finding: Finding, sources: CheckoutSources, typed: Typed, gated: Collection[str]
 ) -> Plain:
     """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``.

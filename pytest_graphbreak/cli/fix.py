@@ -22,7 +22,7 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.comparison import Original
-from pytest_graphbreak.repair.gain import places, recompiles
+from pytest_graphbreak.repair.gain import fixable, recompile_count
 from pytest_graphbreak.repair.prove import PROVED, Proof
 from pytest_graphbreak.repair.search import Problem, Search, SearchResult
 from pytest_graphbreak.repair.sources import headed
@@ -119,7 +119,7 @@ class _Written(Struct):
         return prove.proof_of(
             original,
             self.target.beside("_fixed") if is_own else self.target,
-            alone=True,
+            new_python=True,
             replaced={str(path.resolve()): str(fixed) for path, fixed in modules.items()},
         )
 
@@ -145,11 +145,11 @@ def _result(target: Target, search: Search, written: _Written) -> int:
         before, after = (display_path(x, Path.cwd()) for x in (path, fixed))
         say(f"Wrote {after}: {before} with patches.")
     if is_left:
-        say_all(_judging(target, search, written))
+        say_all(_what_is_left(target, search, written))
     return LEFT if is_left or (proof is not None and not written.paths) else FIXED
 
 
-def _judging(target: Target, search: Search, written: _Written) -> Iterator[TextLine]:
+def _what_is_left(target: Target, search: Search, written: _Written) -> Iterator[TextLine]:
     """Yield the command that judges a patch of what is left."""
     if not written.paths:
         yield TextLine("No remedy worked: nothing is written.")
@@ -166,7 +166,7 @@ def _judging(target: Target, search: Search, written: _Written) -> Iterator[Text
     yield TextLine("", indent=2, command=command)
 
 
-Shown = Callable[[Finding], Iterator[TextLine]]
+Advise = Callable[[Finding], Iterator[TextLine]]
 """Returns what is advised for a finding that is left: code before and after."""
 
 _READS: Final = ("access", "pending", "recompile")
@@ -179,7 +179,7 @@ def cuts(record: Record) -> list[Finding]:
     return findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut)))
 
 
-def nothing(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
+def nothing(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
     findings = cuts(record)
@@ -194,7 +194,7 @@ def nothing(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
         yield from indent_lines(advice(finding), DEPTH)
 
 
-def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
+def report(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
     """Yield the whole report."""
     for problem in outcome.problems:
         yield from _problem(problem, outcome.last.record, advice)
@@ -204,13 +204,15 @@ def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
     first, last = outcome.first.record, outcome.last.record
     words = f"graphs {outcome.before} -> {outcome.after}"
     if outcome.before == outcome.after:  # then the gain is in one of these, if there is any
-        breaks = ("breaks", len(places(first)), len(places(last)))
-        for name, old, new in (breaks, ("recompiles", recompiles(first), recompiles(last))):
+        for name, old, new in (
+            ("breaks", len(fixable(first)), len(fixable(last))),
+            ("recompiles", recompile_count(first), recompile_count(last)),
+        ):
             words += f", {name} {old} -> {new}" if new < old else ""
     yield TextLine(words)
 
 
-def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLine]:
+def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextLine]:
     """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
     if problem.item is None:
         yield TextLine("recompiles", indent=4)

@@ -18,8 +18,7 @@ from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.root_causes import lines as cause_lines
+from pytest_graphbreak.report.root_causes import by_nodeid, root_cause_lines, root_causes
 from pytest_graphbreak.report.standing import (
     NAMED,
     NOTHING,
@@ -120,7 +119,7 @@ def show(profile_runs: Sequence[ProfileRun]) -> None:
     """Print a summary on the terminal."""
     for run in profile_runs:
         tests = sorted(run.tests, key=weight)
-        say_all(cause_lines(root_causes(by_nodeid(tests))))
+        say_all(root_cause_lines(root_causes(by_nodeid(tests))))
         for verdict in NAMED:
             say_list(verdict, (row(test) for test in tests if standing(test) == verdict))
         say_list("unmeasured", run.unmeasured)

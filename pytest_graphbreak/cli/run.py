@@ -79,9 +79,9 @@ def run(args: argparse.Namespace) -> int:
     process = os.getpid()
     with _tt_log(args.device, "headers" if log is None else "full"):
         if getattr(args, "typed", False) and watched.can_watch():
-            code, status = _apart(program, root, log)
+            code, status = _run_in_child(program, root, log)
         else:
-            code, status = _here(program, root, log, None)
+            code, status = _run_here(program, root, log, channel=None)
     if os.getpid() != process:
         return code  # the process of the script, or a fork of it: only the command goes on
     if status is not None and status.refused:
@@ -102,19 +102,21 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else code
 
 
-def _apart(program: UserProgram, root: Path, log: str | None) -> tuple[int, watched.Status | None]:
+def _run_in_child(
+    program: UserProgram, root: Path, log: str | None
+) -> tuple[int, watched.Status | None]:
     """Run the script in a child; return its exit code and its last status, in both processes."""
     channel = watched.Channel()
     pid, mask = watched.fork()
     if pid == 0:
-        return _here(program, root, log, channel)
+        return _run_here(program, root, log, channel)
     try:
         return watched.watch(pid, mask), channel.last()
     finally:
         channel.close()
 
 
-def _here(
+def _run_here(
     program: UserProgram, root: Path, log: str | None, channel: watched.Channel | None
 ) -> tuple[int, watched.Status]:
     """Run the script in this process; return its exit code and status, also sent to ``channel``.
@@ -243,7 +245,8 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
     judgement = {} if judged is None else judged.to_dict()
-    return json.entry(name, outcome, {"record": record.to_dict(), **judgement}, failed_by, 1)
+    data = {"record": record.to_dict(), **judgement}
+    return json.entry(name, outcome, data, failed_by=failed_by, attempts=1)
 
 
 def _write(
@@ -252,7 +255,7 @@ def _write(
     """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
-        session = json.session(code or int(entry.failed_by == "gate"), 1)
+        session = json.session(code or int(entry.failed_by == "gate"), runs=1)
         packages = owners(files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         report = document(here, session, [entry_json(entry)])

@@ -60,7 +60,7 @@ def percent(text: str) -> float | None:
     return number
 
 
-NAMES: Final = (
+CONFIG_FILES: Final = (
     "pytest.toml",
     ".pytest.toml",
     "pytest.ini",
@@ -144,7 +144,7 @@ def refuse_link_out(root: Path, directory: Path) -> None:
 
 def _find_config(start: Path) -> tuple[Path, Mapping[str, Any]]:
     for folder in (start, *start.parents):
-        for name in NAMES:
+        for name in CONFIG_FILES:
             path = folder / name
             if path.is_file():
                 keys = _keys(path)

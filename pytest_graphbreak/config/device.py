@@ -90,7 +90,7 @@ class Machine(Struct, frozen=True):
         """Return whether JAX compiles here: it is installed, and torch is not."""
         return self.installed("jax") and not self.installed("torch")
 
-    def tt(self) -> list[str]:
+    def missing_for_tt(self) -> list[str]:
         """Return what is missing for a TT device here; empty if there is one."""
         missing = []
         if not (self.torch_xla() or self.only_jax()):
@@ -187,7 +187,7 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
     if asked == "auto":
         return _auto(here, arch)
     if asked == "tt":
-        missing = here.tt()
+        missing = here.missing_for_tt()
         if missing:
             raise DeviceError(
                 "no TT device here: looked for and did not find " + ", ".join(missing) + ". "
@@ -209,7 +209,7 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
 def _auto(here: Machine, arch: str | None) -> Device:
     if here.only_jax():
         return _jax_device(here, arch)
-    if here.tt_hardware() and not here.tt():
+    if here.tt_hardware() and not here.missing_for_tt():
         return _tt(here, arch)
     if here.torch_xla() and here.pjrt() not in ("cpu", "tt"):
         return Device("xla", here.pjrt())
@@ -223,15 +223,22 @@ def _auto(here: Machine, arch: str | None) -> Device:
 def _jax_device(here: Machine, arch: str | None) -> Device:
     """Return the device that JAX takes by default, if there is no torch."""
     platform = here.jax()
-    if platform == "tt" or (not platform and not here.tt()):
+    if not platform:
+        platform = _default_platform(here)
+    if platform == "tt":
         return _tt(here, arch)
-    if platform in ("cuda", "gpu", "rocm") or (
-        not platform and here.cuda() and _has_gpu_plugin(here)
-    ):
+    if platform in ("cuda", "gpu", "rocm"):
         return Device("cuda", "gpu")
-    if platform == "tpu" or (not platform and here.installed("libtpu")):
-        return Device("tpu", "tpu")
-    return Device("cpu", "cpu")
+    return Device("tpu", "tpu") if platform == "tpu" else Device("cpu", "cpu")
+
+
+def _default_platform(here: Machine) -> str:
+    """Return the platform that JAX takes by default: of what is installed and there."""
+    if not here.missing_for_tt():
+        return "tt"
+    if here.cuda() and _has_gpu_plugin(here):
+        return "cuda"
+    return "tpu" if here.installed("libtpu") else "cpu"
 
 
 def _has_gpu_plugin(here: Machine) -> bool:
@@ -243,7 +250,7 @@ def runs_tt(asked: str, machine: Machine | None = None) -> bool:
     here = machine or this_machine()
     if asked == "tt" or here.pjrt() == "tt":
         return True
-    return asked == "auto" and here.tt_hardware() and not here.tt()
+    return asked == "auto" and here.tt_hardware() and not here.missing_for_tt()
 
 
 def _tt(here: Machine, arch: str | None) -> Device:

@@ -171,7 +171,7 @@ def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("CI", "").strip().lower() not in ("", "0", "false")
 
 
-_DRY: Final = (
+_DRY: Final = (  # as pytest stores the options, which has both spellings
     *("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test"),
     *("help", "version", "markers"),
 )

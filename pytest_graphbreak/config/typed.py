@@ -36,7 +36,10 @@ _KEPT: Final = {
     "--graph-budget-profile": True,
     "--graph-budget-device": True,
 }
-"""Options of pytest and this plugin that affect what a test does; whether each takes a value."""
+"""Options of pytest and this plugin that affect what a test does; whether each takes a value.
+
+Those of conftest files are added (``_own_options``).
+"""
 
 _SELECTS: Final = {
     "-k": True,
@@ -129,7 +132,8 @@ class Typed(Struct, frozen=True):
             what += ("--repo", run.repository) if run.repository else ()
         directory = ("--graph-budget-dir", self.baselines) if self.baselines else ()
         only = ("--tests", nodeid) if nodeid else ()
-        return _join((*tool, "accept", *what, *directory, *only, *("--prune",) * prune))
+        pruning = ("--prune",) if prune else ()
+        return _join((*tool, "accept", *what, *directory, *only, *pruning))
 
     def path(self, name: str) -> str:
         """Return a path or node id, which is named from the rootdir, as it is typed."""
@@ -271,8 +275,10 @@ def _typed_options(args: Sequence[str], options: Mapping[str, bool]) -> Iterator
             yield arg
             if options[name] and not equals:
                 yield from ([value] if (value := next(remaining, None)) is not None else ())
-        elif len(arg) > 2 and arg[0] == "-" != arg[1] and options.get(arg[:2]):
-            yield arg  # -pNAME, -n4
+            continue
+        is_short = len(arg) > 2 and arg[0] == "-" and arg[1] != "-"
+        if is_short and options.get(arg[:2]):
+            yield arg  # with its value: -pNAME, -n4
 
 
 def _positional(config: pytest.Config) -> tuple[str, ...]:

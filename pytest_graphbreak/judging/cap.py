@@ -18,7 +18,10 @@ ALLOWED: Final = (
 
 
 class Limits(TypedDict, total=False):
-    """The keywords of a cap, for type checkers; ``parse`` enforces them."""
+    """The keywords of a cap, for type checkers; ``parse`` enforces them.
+
+    A type checker reads them off the source, so the layers stand here once more.
+    """
 
     dynamo: int
     xla: int

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.folding import series_of
 from pytest_graphbreak.judging.graphs import (
     add_entries,
     add_explained,
@@ -26,8 +27,7 @@ from pytest_graphbreak.judging.graphs import (
     graph_cause,
     has_own_reason,
 )
-from pytest_graphbreak.judging.guards import repeats
-from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, number_drafts
+from pytest_graphbreak.judging.sides import Draft, Sides, baseline_key, frame_of, number_drafts
 from pytest_graphbreak.judging.totals import (
     compiled_graphs,
     limits,
@@ -37,11 +37,9 @@ from pytest_graphbreak.judging.totals import (
 )
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
-from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
+from pytest_graphbreak.model.layer import UNKNOWN_VERSIONS, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Eager, Frame, LineRuns, Recompile, Record
-
-NONE: Final[Mapping[str, Any]] = {}
 
 
 def diff(
@@ -49,8 +47,8 @@ def diff(
     after: Record,
     cap: Cap | None = None,
     *,
-    versions: Versions = UNKNOWN,
-    packages: Mapping[str, str] = NONE,
+    versions: Versions = UNKNOWN_VERSIONS,
+    packages: Mapping[str, str] = {},
     ops: bool = True,
     runs: bool = True,
 ) -> tuple[Difference, ...]:
@@ -70,8 +68,8 @@ def diff(
         numbers += runs_and_reads(before, after, judged) if runs else []
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
-        return ()
-    sides = Sides(before, after, cap, versions, judged, numbers)
+        return ()  # the cap is kept, and nothing else is compared
+    sides = Sides(before, after, cap, versions, judged, totals=numbers)
     for add in _DIFFERENCES:
         add(sides)
     return number_drafts(sides.drafts, after)
@@ -79,13 +77,20 @@ def diff(
 
 def observed_changes(record: Record) -> tuple[Difference, ...]:
     """Return everything in a record, if nothing is known of the time before."""
-    sides = Sides(None, record, None, UNKNOWN, (), [])
+    sides = Sides(
+        before=None,
+        after=record,
+        cap=None,
+        versions=UNKNOWN_VERSIONS,
+        judged=(),
+        totals=(),
+    )
     _add_breaks(sides)
     _add_series(sides, record.recompile_list)
     _add_eager(sides, record.eager)
     graphs = (graph for graph in record.graph_list if has_own_reason(graph, sides))
     for same in alike(graph for graph in graphs if not graph_cause(graph).is_expected):
-        add_graph(sides, same, None)
+        add_graph(sides, same, before=None)
     return number_drafts(sides.drafts, record)
 
 
@@ -96,31 +101,26 @@ def _add_breaks(sides: Sides) -> None:
         sides.add("break", (item,), sides.count_before_new, item.count, parent, **facts)
 
 
-def _add_recompiles(sides: Sides, *, above: bool) -> None:
-    """Add the recompiles of the layers that grew, without those that the baseline knows.
+def _add_recompiles(sides: Sides, *, of_dynamo: bool) -> None:
+    """Add the new recompiles of Dynamo, or those of the other layers.
 
-    Those of the layer ``above`` others come first: they explain graphs of the others.
+    A recompile is new if the graph that it made is, or where that is not known, if its layer grew.
     """
     grown = sides.grown("graph", "recompile", "break")
-    new = {
+    added = {
         (layer, graph.name)
         for layer, matched in sides.matched_graphs.items()
         for graph in matched.added
     }
-    known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
-    _add_series(
-        sides,
-        (
-            item
-            for item in sides.after.recompile_list
-            if (item.layer == PLACES_LAYER) == above
-            if (
-                (item.layer, item.graph) not in known
-                if item.layer in sides.matched_graphs
-                else item.layer in grown
-            )
-        ),
-    )
+    known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - added
+
+    def is_new(recompile: Recompile) -> bool:
+        if recompile.layer in sides.matched_graphs:
+            return (recompile.layer, recompile.graph) not in known
+        return recompile.layer in grown
+
+    recompiles = filter(is_new, sides.after.recompile_list)
+    _add_series(sides, (item for item in recompiles if (item.layer == PLACES_LAYER) == of_dynamo))
 
 
 def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
@@ -130,7 +130,7 @@ def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
         parent = sides.draft_of(sides.folding.parent_of_recompile(item))
         by_parent.setdefault(parent, []).append(item)
     for parent, recompiles in by_parent.items():
-        for series in repeats(recompiles):
+        for series in series_of(recompiles):
             before = 0 if series.items[0].layer in sides.matched_graphs else None
             reason = guards.reason(item.reason for item in series.items)
             draft = sides.add(
@@ -152,8 +152,8 @@ def _add_gone_places(sides: Sides) -> None:
         return
     values, after = sides.before.values, sides.after
     for kind, places, seen in (
-        ("break", values.breaks, set(map(key, after.breaks))),
-        ("eager", values.eager, set(map(key, after.eager))),
+        ("break", values.breaks, set(map(baseline_key, after.breaks))),
+        ("eager", values.eager, set(map(baseline_key, after.eager))),
     ):
         for place in places:
             if place.layer in sides.judged and place.key not in seen:
@@ -163,10 +163,7 @@ def _add_gone_places(sides: Sides) -> None:
 
 
 def _add_gone_graphs(sides: Sides) -> None:
-    """Add the causes of removed graphs, below the removed place that they belong to.
-
-    That is a place in their function, else any removed place, else any place.
-    """
+    """Add the causes of removed graphs, below the nearest change of a place (``_distance``)."""
     places = [
         draft
         for draft in sides.drafts
@@ -175,16 +172,22 @@ def _add_gone_graphs(sides: Sides) -> None:
     for layer, matched in sides.matched_graphs.items():
         for gone, remaining in matched.gone:
             where = frame_of(gone.where, gone.code)
-
-            def distance(draft: Draft, where: Frame = where) -> tuple[bool, bool]:
-                is_gone = draft.change.is_gone
-                return not is_gone, is_gone and draft.change.where.key[:2] != where.key[:2]
-
+            nearest = partial(_distance, where)
             cause = DESCRIPTIONS[layer].cause(gone.cause)
             follows = cause.explained_by or cause.falls_with == "sources"
-            parent = min(places, key=distance, default=None) if follows else None
+            parent = min(places, key=nearest, default=None) if follows else None
             change = Difference("graph", layer, cause=gone.cause, where=where, before=gone.count)
             sides.drafts.append(Draft(replace(change, after=remaining), parent=parent))
+
+
+def _distance(where: Frame, place: Draft) -> int:
+    """Return the rank of a place that a removed graph may have gone with: one that is gone first.
+
+    Of these, one in the function of the graph, which is at ``where``, comes first.
+    """
+    if not place.change.is_gone:
+        return 2
+    return int(place.change.where.key[:2] != where.key[:2])
 
 
 def _add_reworded(sides: Sides) -> None:
@@ -194,7 +197,7 @@ def _add_reworded(sides: Sides) -> None:
     recorded = {place.key: place for place in sides.before.values.breaks}
     recorded_with = sides.before.places_with("breaks")
     for item in sides.after.breaks:
-        place, layer = recorded.get(key(item)), item.layer
+        place, layer = recorded.get(baseline_key(item)), item.layer
         if place is None or layer not in sides.judged:
             continue
         same = same_minor(made_by(layer, sides.versions), made_by(layer, recorded_with))
@@ -234,22 +237,34 @@ def _add_runs(sides: Sides) -> None:
     for total in sides.totals:
         if total.kind not in ("execution", "read") or total.growth <= 0:
             continue
-        if {total.layer, None} & explained:
+        if {total.layer, None} & explained:  # breaks are counted for all layers: None
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
         recorded = _known_lines(total, lines, sides)
         remaining = total.growth
         for line in sorted(lines, key=lambda line: (not line.where.file, -line.count)):
-            was = recorded.get(writable(line.line), 0) if recorded else None
-            if total.by == "baseline" and not total.before:
-                was = 0
-            elif was is not None and not line.where.file:
-                # A baseline has no line for these: what the lines leave over is their growth.
-                was = max(line.count - max(remaining, 0), 0)
+            was = _count_before(line, total, recorded, remaining)
             remaining -= line.count - (was or 0)
             if was is None or line.count > was:
                 sides.add(total.kind, (line,), was, line.count, cause=line.cause)
+
+
+def _count_before(
+    line: LineRuns, total: Difference, recorded: Mapping[str, int], remaining: int
+) -> int | None:
+    """Return how often a line ran or read before, or None if that is not known.
+
+    ``recorded`` are the lines of the baseline; ``remaining`` is the growth that the lines so far
+    leave over.
+    """
+    if total.by == "baseline" and not total.before:
+        return 0
+    if not recorded:
+        return None
+    if not line.where.file:  # a baseline has no such line: what is left over is its growth
+        return max(line.count - max(remaining, 0), 0)
+    return recorded.get(writable(line.line), 0)
 
 
 def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> Mapping[str, int]:
@@ -258,8 +273,8 @@ def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> 
     It has none of lines that call Dynamo's graphs: a line that is the only one has all.
     """
     if sides.before is None or total.by != "baseline":
-        return NONE
-    recorded = NONE if total.layer == PLACES_LAYER else sides.before.values.lines
+        return {}
+    recorded = {} if total.layer == PLACES_LAYER else sides.before.values.lines
     if recorded or len(lines) != 1:
         return recorded
     return {writable(lines[0].line): total.before or 0}
@@ -276,10 +291,10 @@ def _add_compiled(sides: Sides) -> None:
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_breaks,
-    partial(_add_recompiles, above=True),
+    partial(_add_recompiles, of_dynamo=True),
     add_graphs,
     add_entries,
-    partial(_add_recompiles, above=False),
+    partial(_add_recompiles, of_dynamo=False),
     lambda sides: _add_eager(sides, sides.new_eager),
     _add_gone_places,
     _add_gone_graphs,
@@ -289,4 +304,9 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_compiled,
     add_explained,
 )
-"""The functions that look for changes, in the order in which changes are reported."""
+"""The functions that look for changes, in the order in which changes are reported.
+
+A change can only be put below one that is there already: breaks come first, and recompiles of
+Dynamo before the graphs that other layers lowered again. ``add_explained`` comes last: it adds the
+new graphs that no other function has reported.
+"""

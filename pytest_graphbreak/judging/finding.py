@@ -140,7 +140,10 @@ class Finding(Struct, frozen=True):
         return tuple(finding for finding in self.below if finding.is_of(kind))
 
     def generalize(self) -> Finding:
-        """Return it as a finding of many tests: without what only one of them says, once."""
+        """Return it as a finding of many tests, with a count of 1: without what is of one test.
+
+        Of the calls, only the last one stays, and only if no place shows it.
+        """
         shown = any(place.where.key == self.where.key for place in self.places)
         calls = () if shown else self.stack[-1:]
         return replace(self, aside="", circumstances="", stack=calls, below=(), count=1)

@@ -45,11 +45,15 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
     Breaks and recompiles account for most graphs; of the others, those of the deepest layer are
     findings, unless ``graphs`` are given instead. The time is compared in whole seconds.
     """
-    layer = record.headline
-    deepest = record.graph_list if graphs is None else graphs
-    above = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
-    below = (graph for graph in deepest if graph.layer == layer != PLACES_LAYER)
-    explained = replace(record, graph_list=(*above, *below))
+    deepest = record.headline
+    # Those of Dynamo stay in any case: ``Folding`` learns from them which frames are entries.
+    of_dynamo = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
+    others = (
+        graph
+        for graph in (record.graph_list if graphs is None else graphs)
+        if graph.layer == deepest and deepest != PLACES_LAYER
+    )
+    explained = replace(record, graph_list=(*of_dynamo, *others))
     findings = findings_of_changes(observed_changes(explained), explained, sign=SEEN)
     return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
 
@@ -76,13 +80,13 @@ def findings_of_changes(
     """
     below: dict[int, list[Finding]] = {}
     findings = []
-    # Consequences of a change come after it.
+    # Consequences of a change come after it, and are made first: a finding is frozen.
     for number, change in reversed([*enumerate(changes)]):
         if change.total or change.kind not in LISTS or (is_wanted and not is_wanted(change)):
             continue
         consequences = tuple(reversed(below.get(number, [])))
-        new_or_seen = sign if change.parent is None else NEW
-        finding = _finding_of_change(change, record, consequences, new_or_seen)
+        own_sign = sign if change.parent is None else NEW
+        finding = _finding_of_change(change, record, own_sign, below=consequences)
         if change.parent is None:
             findings.append(finding)
         else:
@@ -137,18 +141,26 @@ def finding_of_place(sign: str, kind: str, place: BaselinePlace | Cause) -> Find
     where = frame_of(place.where, place.code)
     places = (NamedPlace("", where),)
     return Finding(
-        sign, kind, place.layer, reason, id, where, count=place.count, name=name, places=places
+        sign,
+        kind,
+        layer=place.layer,
+        reason=reason,
+        id=id,
+        where=where,
+        count=place.count,
+        name=name,
+        places=places,
     )
 
 
 def _finding_of_change(
-    change: Difference, record: Record, below: tuple[Finding, ...], sign: str
+    change: Difference, record: Record, sign: str, below: tuple[Finding, ...]
 ) -> Finding:
     finding = Finding(
         sign,
-        change.cause if change.kind == "graph" else change.kind,
-        change.layer,
-        change.reason,
+        kind=change.cause if change.kind == "graph" else change.kind,
+        layer=change.layer,
+        reason=change.reason,
         where=change.where,
         stack=(change.where,),
         count=change.after,
@@ -291,7 +303,10 @@ def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Find
 
 
 def _circumstances(item: Break | Eager | Recompile | Graph, *, first: bool) -> str:
-    """Return the process and what the test said it was doing; ``first`` for its first time."""
+    """Return the process, and what the test said that it was doing.
+
+    ``first`` says that it happened more often, and that this is of the first time.
+    """
     process = f"in process {item.process}" if item.process else ""
     doing = f"{'first ' * first}during {item.during}" if item.during else ""
     return ", ".join(filter(None, (process, doing)))

@@ -1,14 +1,18 @@
 """What follows from what in one record: the break or recompile behind a graph, a break or a place.
 
-``Folding`` says which break a thing is a consequence of, to report one cause once. ``cause_keys``
+``Folding`` says which break a thing is a consequence of, to report one cause once, and
+``series_of`` which recompiles are one, with those that they cause in turn. ``cause_keys``
 attributes each graph of a test to one cause at one place: one that follows from a break is counted
 for the break, a device graph for the cause of its FX graph. Data in, data out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
+from pytest_graphbreak.judging import guards
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
@@ -31,7 +35,7 @@ class Folding:
         self._stacks: list[set[tuple[str, ...]]] = []
         self._followers: dict[int, Break] = {}
         for graph_break in breaks:
-            leading = (earlier for earlier in self._leading if _follows(graph_break, earlier))
+            leading = (earlier for earlier in self._leading if _break_follows(graph_break, earlier))
             head = next(leading, None)
             if head is None:
                 self._leading.append(graph_break)
@@ -43,7 +47,7 @@ class Folding:
             graph.name: graph.cause for graph in record.graph_list if graph.layer == "dynamo"
         }
         entries = (name for name, cause in self._causes.items() if cause == "entry")
-        self._entries = {_frame(name) for name in entries}
+        self._entries = {_frame_number(name) for name in entries}
 
     def parent_of_break(self, graph_break: Break) -> Break | None:
         """Return the earlier break without which this code would be traced as before."""
@@ -51,14 +55,16 @@ class Folding:
 
     def parent_of_eager(self, eager: Eager) -> Break | None:
         """Return the break that runs through the skipped frame, or through its caller."""
-        if LIMIT.search(eager.reason):
+        if LIMIT.search(eager.reason):  # recompiles reach a limit, and no break does
             return None
         called = self.break_through(eager.caller) if eager.caller.file else None
         return self.break_through(eager.where) or called
 
     def parent_of_recompile(self, recompile: Recompile) -> Break | None:
         """Return the break that runs through the function; entries have a reason of their own."""
-        is_independent = recompile.layer != "dynamo" or _frame(recompile.graph) in self._entries
+        is_independent = (
+            recompile.layer != "dynamo" or _frame_number(recompile.graph) in self._entries
+        )
         return None if is_independent else self.break_through(recompile.where)
 
     def parent_of_graph(self, graph: Graph) -> Break | None:
@@ -71,8 +77,10 @@ class Folding:
             return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
         if rule == "sources":
             # Since the break, the function that was waited for is a separate graph.
+            # A graph of Dynamo that is not known may be one.
             is_entry = any(
-                name not in self._causes or _frame(name) in self._entries for name in graph.sources
+                name not in self._causes or _frame_number(name) in self._entries
+                for name in graph.sources
             )
             return None if is_entry or not graph.sources else self.break_through(graph.where)
         return None
@@ -87,7 +95,7 @@ def _functions(graph_break: Break) -> set[tuple[str, ...]]:
     return {frame.key[:2] for frame in (*graph_break.stack, graph_break.where)}
 
 
-def _follows(graph_break: Break, earlier: Break) -> bool:
+def _break_follows(graph_break: Break, earlier: Break) -> bool:
     """Return whether two breaks are of one disabled function, or one caused the other."""
     same = bool(graph_break.disabled.file) and graph_break.disabled.key == earlier.disabled.key
     return same or _traced_before(graph_break, earlier)
@@ -105,10 +113,55 @@ def _traced_before(graph_break: Break, earlier: Break) -> bool:
     )
 
 
-def _frame(graph: str) -> str:
+def _frame_number(graph: str) -> str:
     """Return Dynamo's number of a frame: ``2`` of ``2/1``, with a round of the test (``#2``)."""
     number, _, compilation = graph.partition("/")
     return f"{number}#{compilation.partition('#')[2]}"
+
+
+# Recompiles that are one thing: a loop that compiles at each step.
+
+
+class RecompileSeries(Struct):
+    """Recompiles of one function that fail one guard, with whatever values.
+
+    ``followers`` are the recompiles of functions that it calls and that were therefore recompiled
+    with it, by function.
+    """
+
+    items: list[Recompile] = []
+    followers: dict[tuple[str, ...], list[Recompile]] = {}
+
+
+def series_of(recompiles: Iterable[Recompile]) -> list[RecompileSeries]:
+    """Return the recompiles by function and guard, in order of first appearance.
+
+    A function that is recompiled inside a call of a recompiled one is a follower of that one.
+    """
+    latest: dict[tuple[str, ...], Recompile] = {}
+    groups: dict[tuple[str, ...], RecompileSeries] = {}
+    of_item: dict[int, RecompileSeries] = {}
+    for recompile in recompiles:
+        calls = ((recompile.layer, *frame.key[:2]) for frame in recompile.stack)
+        caller = next((latest[call] for call in calls if call in latest), None)
+        function = (recompile.layer, *recompile.where.key[:2])
+        if caller is not None and _is_recompiled_with(recompile, caller):
+            latest[function] = caller
+            of_item[id(caller)].followers.setdefault(function, []).append(recompile)
+            continue
+        latest[function] = recompile
+        key = (recompile.layer, *recompile.where.key, guards.kind(recompile.reason))
+        of_item[id(recompile)] = group = groups.setdefault(key, RecompileSeries())
+        group.items.append(recompile)
+    return [*groups.values()]
+
+
+def _is_recompiled_with(recompile: Recompile, caller: Recompile) -> bool:
+    """Return whether a value that a break left in the caller is behind it, or the same change."""
+    if guards.LEFT.search(recompile.reason):
+        return True
+    match, of_caller = guards.TENSOR.match(recompile.reason), guards.TENSOR.match(caller.reason)
+    return match is not None and of_caller is not None and match["what"] == of_caller["what"]
 
 
 # The cause that each graph is counted for.
@@ -134,16 +187,16 @@ def key_of(item: Item) -> Key:
 
 def cause_keys(record: Record) -> dict[GraphName, Key]:
     """Return the key of the cause of each graph of a record."""
-    happened = _Happened(record)
+    happened = _BreaksAndRecompiles(record)
     names: dict[GraphName, Key] = {}
     # From the user's code down, since a device graph may have the cause of its FX graph.
     for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
-        key = happened.behind(graph) or _source(graph, names) or key_of(graph)
+        key = happened.cause_of(graph) or _source(graph, names) or key_of(graph)
         names[graph.layer, graph.name] = key
     return names
 
 
-class _Happened:
+class _BreaksAndRecompiles:
     """The breaks and recompiles of a record, by what graphs know of them."""
 
     def __init__(self, record: Record) -> None:
@@ -160,7 +213,7 @@ class _Happened:
                 self._frames.setdefault(frame.key, key)
                 self._functions.setdefault(frame.key[:2], key)
 
-    def behind(self, graph: Graph) -> Key | None:
+    def cause_of(self, graph: Graph) -> Key | None:
         """Return the break or the recompile that made a graph."""
         cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
         key = None

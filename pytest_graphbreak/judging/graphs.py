@@ -1,4 +1,7 @@
-"""Finds new graphs, and the change that each of them belongs to."""
+"""Finds new graphs, and the change that each of them belongs to.
+
+Graphs of one cause, place and kind of reason are one change: ``same`` are those of a change.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,22 @@ def add_graphs(sides: Sides) -> None:
         graphs = [graph for graph in sides.after.graph_list if graph.layer == layer]
         matched = sides.matched_graphs.get(layer)
         if matched is not None:
-            new = set(map(id, matched.added))
-            known = Counter(_alike(graph) for graph in graphs if id(graph) not in new)
-            above = DESCRIPTIONS[layer].above in grown
-            for same in alike(
-                graph for graph in matched.added if _is_reported(graph, sides, above)
-            ):
-                add_graph(sides, same, known[_alike(same[0])])
+            added = set(map(id, matched.added))
+            known = Counter(_alike(graph) for graph in graphs if id(graph) not in added)
+            above_grew = DESCRIPTIONS[layer].above in grown
+            reported = (g for g in matched.added if _is_reported(g, sides, above_grew=above_grew))
+            for same in alike(reported):
+                add_graph(sides, same, before=known[_alike(same[0])])
         elif layer in grown:
             for same in alike(graph for graph in graphs if has_own_reason(graph, sides)):
-                add_graph(sides, same, None)
+                add_graph(sides, same, before=None)
 
 
-def add_graph(sides: Sides, same: Sequence[Graph], before: int | None) -> None:
+def add_graph(sides: Sides, same: Sequence[Graph], *, before: int | None) -> None:
+    """Add graphs below the break that they follow from, else below a recompile above, if any."""
     parent = sides.draft_of(sides.folding.parent_of_graph(same[0]))
-    _add(sides, same, before, parent or _recompile_above(same[0], sides))
+    parent = parent or _recompile_above(same[0], sides)
+    _add(sides, same, before, parent)
 
 
 def _add(
@@ -49,7 +53,8 @@ def _add(
     *,
     unsure: bool = False,
 ) -> None:
-    reason, after = guards.reason(graph.reason for graph in same), (before or 0) + len(same)
+    after = (before or 0) + len(same)
+    reason = guards.reason(graph.reason for graph in same)
     facts = {"cause": same[0].cause, "reason": reason, "unsure": unsure}
     sides.add("graph", same, before, after, parent, **facts)
 
@@ -72,13 +77,13 @@ def has_own_reason(graph: Graph, sides: Sides) -> bool:
     return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
-def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
-    """Return whether no other change explains this graph; ``above``: the layer above grew."""
+def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
+    """Return whether no other change explains this graph; a layer above that grew does."""
     cause = graph_cause(graph)
     if (graph.layer, graph.name) in sides.recompiled_graphs:
         return False
     if cause.is_plain:  # an entry is reported by its function
-        return DESCRIPTIONS[graph.layer].above is not None and not above
+        return DESCRIPTIONS[graph.layer].above is not None and not above_grew
     if cause.explained_by == "break":
         # If code is recompiled that was not, it may be the rest after a known break.
         added = (new for matched in sides.matched_graphs.values() for new in matched.added)
@@ -133,10 +138,12 @@ def _more_than_recompiled(layer: str, sides: Sides) -> tuple[list[Graph], bool]:
     totals = [total for total in sides.totals if total.layer == layer and total.growth > 0]
     growth = Counter[str]()
     for total in totals:
+        # The baseline and the cap may have a total of one kind each.
         growth[total.kind] = max(total.growth, growth[total.kind])
     forbidden = any(total.kind == "graph" and total.before == 0 for total in totals)
     graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
     compiled = [graph for graph in graphs if graph_cause(graph).is_plain]
+    # One function alone is the one that is allowed, unless none is.
     if growth["graph"] > growth["recompile"] and (len(compiled) > 1 or forbidden):
         return compiled, forbidden
     return [], forbidden
@@ -151,7 +158,7 @@ def add_explained(sides: Sides) -> None:
     ]
     if not groups:
         return
-    made_for = cause_keys(sides.after)
+    key_of_graph = cause_keys(sides.after)
     by_cause: dict[Hashable, Draft] = {}
     total_of: dict[tuple[str, str | None], Draft] = {}
     for draft in sides.drafts:
@@ -161,7 +168,7 @@ def add_explained(sides: Sides) -> None:
             by_cause.setdefault(key_of(item), draft)
     for same in groups:
         layer = same[0].layer
-        parent = by_cause.get(made_for[layer, same[0].name])
+        parent = by_cause.get(key_of_graph[layer, same[0].name])
         for total in (
             ("graph", layer),
             ("recompile", layer),

@@ -1,7 +1,4 @@
-"""What a failed guard says: in plain words, what it is about, and the value that came.
-
-``repeats`` groups what was compiled again: by place and guard, with what it compiles again in turn.
-"""
+"""What a failed guard says: in plain words, what it is about, and the value that came."""
 
 from __future__ import annotations
 
@@ -9,16 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from pytest_graphbreak.layers.dynamo.messages import UNNAMED
-from pytest_graphbreak.model.record import Recompile
 
 MOST_VALUES: Final = 6
 """The number of values that a reason names; the rest are counted."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_CURRENT = re.compile(r" \(([^()]* now)\)$")
+_CURRENT = re.compile(r" \(([^()]* now)\)$")  # (x has shape [3, 4] now)
 TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _INSTANCE = re.compile(r" \((another [\w.]{1,200}): [^()]{1,200} now\)$")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
@@ -34,17 +28,24 @@ _ARRAY = re.compile(
 )
 _OPERATION = re.compile(r"^(?P<name>[\w:]+) makes \w+\[[^\]]*\], made ")
 _SUBJECTS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]] = (
+    # tensor 'x' size mismatch at index 0. expected 4, actual 5
     (TENSOR, lambda match: "shape" if match["what"] in ("size", "rank") else match["what"]),
+    # x went from shape [4, 8] to [5, 8]
     (_WENT, lambda match: "shape" if match["what"] else "value"),
+    # len(x) == 3
     (_LENGTH, lambda _: "length"),
+    # n == 3
     (_VALUE, lambda _: "value"),
+    # the static argument n: 3 before, 4 now
     (_STATIC, lambda _: "value"),
+    # at x: float32[3] before, float32[4] now
     (_ARRAY, lambda match: "type" if match["shape"] == match["now"] else "shape"),
     (_OPERATION, lambda _: "shape"),
     (_SIZE, lambda _: "shape"),
 )
 """What of a name a reason is about; the first pattern that it has says so."""
 LEFT = re.compile(r"'?___stack(\d+)'?")
+"""Dynamo's name for a value that a break left on the stack of the frame."""
 _IMPORTED = re.compile(r"__import_(\w+)")
 _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
@@ -132,50 +133,8 @@ MOST_NAMES: Final = 2
 """The number of graphs that are named one by one; of more, the first and the last."""
 
 
-class Repeats(Struct):
-    """Recompiles of one function that fail one guard, with whatever values.
-
-    ``followers`` are the recompiles of functions that it calls and that were therefore recompiled
-    with it, by function.
-    """
-
-    items: list[Recompile] = []
-    followers: dict[tuple[str, ...], list[Recompile]] = {}
-
-
-def repeats(recompiles: Iterable[Recompile]) -> list[Repeats]:
-    """Return the recompiles by function and guard, in order of first appearance.
-
-    A function that is recompiled inside a call of a recompiled one is a follower of that one.
-    """
-    latest: dict[tuple[str, ...], Recompile] = {}
-    groups: dict[tuple[str, ...], Repeats] = {}
-    of_item: dict[int, Repeats] = {}
-    for recompile in recompiles:
-        calls = ((recompile.layer, *frame.key[:2]) for frame in recompile.stack)
-        caller = next((latest[call] for call in calls if call in latest), None)
-        function = (recompile.layer, *recompile.where.key[:2])
-        if caller is not None and _follows(recompile, caller):
-            latest[function] = caller
-            of_item[id(caller)].followers.setdefault(function, []).append(recompile)
-            continue
-        latest[function] = recompile
-        key = (recompile.layer, *recompile.where.key, kind(recompile.reason))
-        of_item[id(recompile)] = group = groups.setdefault(key, Repeats())
-        group.items.append(recompile)
-    return [*groups.values()]
-
-
 def names_of(graphs: Sequence[str]) -> str:
     """Return the names of graphs that were made in a row: ``0/1``, ``0/1, 0/2``, ``0/1 to 0/9``."""
     if len(graphs) > MOST_NAMES:
         return f"{graphs[0]} to {graphs[-1]}"
     return ", ".join(graphs)
-
-
-def _follows(recompile: Recompile, caller: Recompile) -> bool:
-    """Return whether a value that a break left in the caller is behind it, or the same change."""
-    if LEFT.search(recompile.reason):
-        return True
-    sizes = [TENSOR.match(again.reason) for again in (recompile, caller)]
-    return all(sizes) and len({match["what"] for match in sizes if match}) == 1

@@ -14,7 +14,7 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import Rules
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
-from pytest_graphbreak.model.differences import MEANINGS, STRICT
+from pytest_graphbreak.model.differences import BY_CHANGE, STRICT
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import COMPILERS
@@ -43,7 +43,8 @@ class Case(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     """The verdict on a case. ``written`` says that its counts become those of the baseline.
 
-    ``lines`` are the text for people if it ``fails``, as soon as it is written.
+    ``lines`` are the text for people if it ``fails``; who asked for the judgement adds them, by
+    ``report.failure``.
     """
 
     case: Case
@@ -104,16 +105,16 @@ def judgement(case: Case, rules: Rules | None = None) -> Judgement:
     """Judge a case by the rules; without rules, by its cap alone."""
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
-    fails = (
-        (verdict.fails or (rules.strict and verdict.name in STRICT))
-        and not written
-        and verdict.name not in case.excused
-        and not (verdict.name == "new" and rules.new == "report")
-        # A run that only observes fails no test: a verdict is then that of the cap, if there is
-        # one.
-        and (rules.gate or case.cap is not None)
-    )
-    return Judgement(case, verdict, written, fails)
+    return Judgement(case, verdict, written, fails=not written and _fails(case, rules, verdict))
+
+
+def _fails(case: Case, rules: Rules, verdict: Verdict) -> bool:
+    """Return whether this verdict fails the case, if its counts are not written."""
+    is_red = verdict.fails or (rules.strict and verdict.name in STRICT)
+    is_only_reported = verdict.name == "new" and rules.new == "report"
+    # Without the gate the run only observes: a verdict is then that of the cap, if there is one.
+    is_judged = rules.gate or case.cap is not None
+    return is_red and is_judged and not is_only_reported and verdict.name not in case.excused
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -139,9 +140,9 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
 
 def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
     """Return whether the end of the run will record what has this verdict."""
-    # Without a baseline a cap alone may say that it is ok.
+    # Without a baseline, a cap alone may make it ok; its counts are recorded all the same.
     if verdict.name in ("new", "ok") and case.expected is None and case.record.has_judged_layer:
         return rules.update or rules.record
-    if verdict.name not in MEANINGS:
+    if verdict.name not in BY_CHANGE:
         return False
     return rules.prune if verdict.needs_prune else rules.update

@@ -22,7 +22,7 @@ from pytest_graphbreak.model.budget import (
     place_key,
     writable,
 )
-from pytest_graphbreak.model.layer import UNKNOWN, Versions, minors, same_minor
+from pytest_graphbreak.model.layer import UNKNOWN_VERSIONS, Versions, minors, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, compilers, made_by
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -56,8 +56,8 @@ def values(record: Record) -> Values:
     )
     return Values(
         **counts,
-        breaks=tuple(_place(place, place.id) for place in record.breaks),
-        eager=tuple(_place(place, None) for place in record.eager),
+        breaks=tuple(_place(graph_break, id=graph_break.id) for graph_break in record.breaks),
+        eager=tuple(_place(eager, id=None) for eager in record.eager),
         reads={layer: count for layer, count in record.reads.items() if count},
         causes=causes(record),
         entries=_entries(record),
@@ -112,7 +112,7 @@ def measurement(nodeid: str, profile: str, environment: RunEnvironment, record: 
     )
 
 
-def _place(item: Break | Eager, id: str | None) -> BaselinePlace:
+def _place(item: Break | Eager, *, id: str | None) -> BaselinePlace:
     where, code = place_of(item.where)
     return BaselinePlace(
         where=where,
@@ -124,7 +124,7 @@ def _place(item: Break | Eager, id: str | None) -> BaselinePlace:
     )
 
 
-# The causes of graphs.
+# The causes of graphs, and which of them a baseline knows.
 
 
 class MatchedGraphs(Struct, frozen=True):
@@ -148,20 +148,23 @@ def place_of(where: Frame) -> tuple[str, str]:
 def causes(record: Record) -> tuple[Cause, ...]:
     """Return the causes of the graphs that are not plain, each cause and place once."""
     counts: dict[Cause, int] = {}
-    again = _recompiles(record)
+    recompiles = _recompiles(record)
     for layer in filter(record.is_explained, record.graphs):
         graphs = [graph for graph in record.graph_list if graph.layer == layer]
         compiled = [graph for graph in graphs if is_entry(graph)]
         for graph in graphs:
-            if is_lowered(graph) or compiled == [graph] or graph.cause not in CAUSES[layer]:
-                continue  # a report of a later version may have other causes
-            cause = cause_of(graph, again)
+            # What is left out here is what the number of graphs leaves over (``match``).
+            if is_lowered(graph) or compiled == [graph]:
+                continue
+            if graph.cause not in CAUSES[layer]:  # in a report of a later version
+                continue
+            cause = cause_of(graph, recompiles)
             counts[cause] = counts.get(cause, 0) + 1
     return tuple(replace(cause, count=count) for cause, count in counts.items())
 
 
 def match(
-    record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN
+    record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN_VERSIONS
 ) -> MatchedGraphs | None:
     """Compare the graphs of a layer with the baseline; None if either side lacks causes.
 
@@ -177,11 +180,10 @@ def match(
     if recorded is None or not record.is_explained(layer):
         return None
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
-    same = same_minor(made_by(layer, versions), expected.causes_with(layer))
-    again = _recompiles(record)
-    remaining, unmatched = _claim_graphs(
-        [(graph, cause_of(graph, again)) for graph in graphs], recorded, same
-    )
+    same_compiler = same_minor(made_by(layer, versions), expected.causes_with(layer))
+    recompiles = _recompiles(record)
+    causes_of_graphs = [(graph, cause_of(graph, recompiles)) for graph in graphs]
+    remaining, unmatched = _claim_graphs(causes_of_graphs, recorded, same_compiler=same_compiler)
     added = [graph for graph in unmatched if not (is_entry(graph) or is_lowered(graph))]
     intended = [graph for graph in unmatched if is_entry(graph) or is_lowered(graph)]
     gone = [
@@ -208,12 +210,13 @@ def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> Ma
     added = tuple(graph for graph in entries if graph is not recorded)
     if recorded is None and names:
         plain = next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
-        return MatchedGraphs(added, ((Cause(layer, plain, names[0]), 0),))
+        gone = Cause(layer, plain, where=names[0])
+        return MatchedGraphs(added, gone=((gone, 0),))
     return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
 
 
 def _claim_graphs(
-    graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
+    graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], *, same_compiler: bool
 ) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
     """Return the remaining number of each recorded cause, and the graphs that claim none.
 
@@ -223,13 +226,13 @@ def _claim_graphs(
     1. the same cause at the same place, by the same guard, called by the same line;
     2. the same, called by whatever line, which an edit of the caller moves;
     3. the same cause at the same place, of the causes recorded without a guard; of all causes if
-       ``same`` is false, since another version of the compiler words guards in its own way.
+       ``same_compiler`` is false, since another version words guards in its own way.
     """
     remaining = Counter({cause.key: cause.count for cause in recorded})
-    unguarded = [cause for cause in recorded if not (same and cause.guard)]
+    unguarded = [cause for cause in recorded if not (same_compiler and cause.guard)]
     rounds: Sequence[tuple[Callable[[Cause], tuple[str, ...]], Sequence[Cause]]] = (
         (lambda cause: cause.key, recorded),
-        (lambda cause: cause.key[:-1], recorded),
+        (lambda cause: cause.key[:-1], recorded),  # without ``called``
         (lambda cause: cause.place, unguarded),
     )
     for identity, claimable in rounds:
@@ -266,19 +269,20 @@ def is_lowered(graph: Graph) -> bool:
     return layer.above is not None and bool(graph.sources) and layer.cause(graph.cause).is_plain
 
 
-def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
-    """Return the cause of a graph as in a baseline; ``again`` are the recompiles."""
+def cause_of(graph: Graph, recompiles: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
+    """Return the cause of a graph as in a baseline; without ``recompiles``, without its guard."""
     cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
-    recompile = again.get((graph.layer, graph.name))
+    recompile = recompiles.get((graph.layer, graph.name))
     if recompile is None:
         return cause
-    # On another layer, the place is the call.
+    # On other layers the place of the graph is the call.
     calls = recompile.stack[-1:] if recompile.layer == PLACES_LAYER else ()
     called = "".join(frame.code for frame in calls)
     return replace(cause, guard=subject(recompile.reason), called=called)
 
 
 def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
+    """Return the recompiles by layer and name of the graph that each made."""
     return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
 
 

@@ -3,7 +3,7 @@
 What was seen is known if the baseline has its match:
 
 - a break or an eager place: a place of the same layer, function and source line, on a layer that
-  has several reasons at one line also of the same reason (``key``);
+  has several reasons at one line also of the same reason (``baseline_key``);
 - a graph: a cause that it claims (``measured.match``);
 - a recompile: the cause that the graph it made claims. It has no match of its own;
 - a line that ran graphs or read values: the same line, with its count (``difference``).
@@ -34,14 +34,17 @@ from pytest_graphbreak.model.record import Break, Eager, Frame, Record
 
 
 class Draft(Struct, eq=False):
-    """A change whose index, and whose parent's index, are not known yet."""
+    """A change whose index, and whose parent's index, are not known yet.
+
+    A draft is only equal to itself (``eq=False``), since drafts are keys.
+    """
 
     change: Difference
     items: Sequence[Item] = ()
     parent: Draft | None = None
 
 
-class Sides(Struct, eq=False, dict=True):
+class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     """Both sides, and the changes that were found so far.
 
     ``judged`` are the layers that the baseline judges. ``of_item`` has the first change of each
@@ -73,6 +76,7 @@ class Sides(Struct, eq=False, dict=True):
     @cached_property
     def new_breaks(self) -> tuple[Break, ...]:
         if self.before is None:
+            # Under a cap that limits graphs only, a break that makes no graph exceeds nothing.
             all_count = self.cap is None or self.grown("break")
             breaks = self.after.breaks
             return breaks if all_count else tuple(filter(_makes_graphs, breaks))
@@ -80,7 +84,7 @@ class Sides(Struct, eq=False, dict=True):
         return tuple(
             place
             for place in self.after.breaks
-            if place.layer in self.judged and key(place) not in recorded
+            if place.layer in self.judged and baseline_key(place) not in recorded
         )
 
     @cached_property
@@ -91,7 +95,7 @@ class Sides(Struct, eq=False, dict=True):
         return tuple(
             place
             for place in self.after.eager
-            if place.layer in self.judged and key(place) not in recorded
+            if place.layer in self.judged and baseline_key(place) not in recorded
         )
 
     @cached_property
@@ -133,6 +137,7 @@ class Sides(Struct, eq=False, dict=True):
         return draft
 
     def draft_of(self, item: Item | None) -> Draft | None:
+        """Return the first change so far that is about an item; None for no item, too."""
         return self.of_item.get(id(item))
 
 
@@ -141,7 +146,7 @@ def number_drafts(drafts: Sequence[Draft], record: Record) -> tuple[Difference, 
     below: dict[int, list[Draft]] = {}
     for draft in drafts:
         below.setdefault(id(draft.parent), []).append(draft)
-    ordered = below.get(id(None), [])
+    ordered = below.get(id(None), [])  # those without a parent
     for draft in ordered:  # the list grows meanwhile
         ordered += below.get(id(draft), ())
     numbers = {id(draft): number for number, draft in enumerate(ordered)}
@@ -156,16 +161,16 @@ def number_drafts(drafts: Sequence[Draft], record: Record) -> tuple[Difference, 
     )
 
 
-def key(place: Break | Eager) -> tuple[str, ...]:
+def baseline_key(place: Break | Eager) -> tuple[str, ...]:
     """Return the identity of a break or eager place, as ``BaselinePlace.key`` has it."""
     reason = reason_key(place.layer, writable(place.reason))
     return (place.layer, *place_of(place.where), *reason)
 
 
-def frame_of(name: str, code: str = "") -> Frame:
-    """Return the place of ``file::qualified.name`` in a baseline."""
+def frame_of(name: str, code: str) -> Frame:
+    """Return the place of ``file::qualified.name`` in a baseline, which knows no line number."""
     file, _, function = name.partition("::")
-    return Frame(file, function, 0, code)
+    return Frame(file, function, line=0, code=code)
 
 
 def _makes_graphs(graph_break: Break) -> bool:

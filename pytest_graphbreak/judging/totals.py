@@ -11,7 +11,7 @@ from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 
-OUTSIDE: Final = "eager"
+_OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""
 
 
@@ -25,8 +25,8 @@ def totals(before: Expected, after: Record, judged: Sequence[str]) -> Iterator[D
         for layer in judged:
             if was.get(layer, 0) != now.get(layer, 0):
                 yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
-            elif kind == "graph" and (outside := _outside(before, after, layer)):
-                yield _total("eager", layer, *outside)
+            elif kind == "graph" and (moved := _left_functions(before, after, layer)):
+                yield _total("eager", layer, *moved)
     places: Sequence[BaselinePlace]
     items: Sequence[Break | Eager]
     for kind, places, items in (
@@ -39,23 +39,21 @@ def totals(before: Expected, after: Record, judged: Sequence[str]) -> Iterator[D
             yield _total(kind, None, recorded, seen)
 
 
-def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
+def _left_functions(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
     """Return the graphs of operations outside of compiled functions, before and now.
 
     The result is None unless these replaced compiled functions: as many graphs, but fewer of
-    functions. JAX compiles such an operation by itself (``eager``).
+    functions. JAX compiles such an operation by itself (``eager``), so the number may stay.
     """
     recorded = before.values.causes_of(layer)
-    if OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
+    if _OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
         return None
     description = DESCRIPTIONS[layer]
-    was = sum(cause.count for cause in recorded if cause.cause == OUTSIDE)
+    was = sum(cause.count for cause in recorded if cause.cause == _OUTSIDE)
     others = sum(cause.count for cause in recorded if not description.cause(cause.cause).is_plain)
     causes = [graph.cause for graph in after.graph_list if graph.layer == layer]
-    now, functions = (
-        causes.count(OUTSIDE),
-        sum(description.cause(cause).is_plain for cause in causes),
-    )
+    now = causes.count(_OUTSIDE)
+    functions = sum(description.cause(cause).is_plain for cause in causes)
     fewer = functions < before.values.graphs.get(layer, 0) - others
     return (was, now) if now > was and fewer else None
 
@@ -113,7 +111,8 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     if after.frames.attempted and not any(after.graphs.values()) and demanding:
         layer, limit = next(iter(demanding.items()))
         yield _total("graph", layer, limit, 0, cap.by)
-    # But code that the compiler tried and gave up on is a loss.
+    # Where no graph is allowed, code that the compiler tried and gave up is lost, too: a reached
+    # recompile_limit is no steady state.
     if forbidden_code := forbidden_eager(cap, after):
         yield _total("eager", None, 0, len(forbidden_code), cap.by)
 
@@ -153,6 +152,7 @@ def unknown_runs(record: Record, cap: Cap | None, expected: Expected | None = No
 
 
 def forbidden_eager(cap: Cap, after: Record) -> tuple[Eager, ...]:
+    """Return the code that left the compiler on layers of which no graph is allowed."""
     return tuple(eager for eager in after.eager if cap.graphs(eager.layer) == 0)
 
 

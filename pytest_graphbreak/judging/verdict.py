@@ -6,8 +6,7 @@ the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Map
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -15,11 +14,11 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import OPS
-from pytest_graphbreak.judging.difference import NONE, diff
+from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.measured import is_lowered, name_of, values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
-from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
-from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
+from pytest_graphbreak.model.differences import BY_CHANGE, FAILING, STRICT, Difference
+from pytest_graphbreak.model.layer import UNKNOWN_VERSIONS, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
@@ -51,7 +50,7 @@ class Verdict(Struct, frozen=True):
         return self._totals("lost")
 
     @property
-    def fewer(self) -> tuple[Difference, ...]:
+    def improved(self) -> tuple[Difference, ...]:
         return self._totals("improved")
 
     @property
@@ -81,19 +80,18 @@ class Verdict(Struct, frozen=True):
         )
 
     @property
-    def shrunk(self) -> bool:
-        """Whether only captured operations are lost; an update writes that."""
-        return self.name == "lost" and all(total.kind == "ops" for total in self.lost)
-
-    @property
     def empties_a_layer(self) -> bool:
         """Whether a layer that had graphs has none."""
         return any(total.kind == "graph" and not total.after for total in self.lost)
 
     @property
     def needs_prune(self) -> bool:
-        """Whether compiled code is gone, which an update writes only together with a prune."""
-        return self.empties_a_layer or (self.name == "lost" and not self.shrunk)
+        """Whether compiled code is gone, which an update writes only together with a prune.
+
+        Captured operations alone may fall: any update writes that.
+        """
+        loses_code = any(total.kind != "ops" for total in self.lost)
+        return self.empties_a_layer or (self.name == "lost" and loses_code)
 
 
 def judge(
@@ -102,19 +100,18 @@ def judge(
     cap: Cap | None = None,
     *,
     gate: bool = False,
-    versions: Versions = UNKNOWN,
-    packages: Map[str, str] = NONE,
+    versions: Versions = UNKNOWN_VERSIONS,
+    packages: Mapping[str, str] = {},
     ops: float | None = OPS,
     runs: str = "report",
 ) -> Verdict:
     """Return the verdict on one record.
 
-    ``expected`` is the baseline for this profile, or None; ``cap`` is that of the marker. With
-    neither, the verdict is ``new`` under the gate if anything was attempted, and ``none``
-    otherwise. ``versions`` are those of the compilers that made the record: reasons are compared
-    only with a baseline of the same minor version, since ids change their meaning. Captured
-    operations may fall by ``ops`` percent (None: by any number), and are compared only with the
-    same versions of the ``packages`` that own the code. ``runs`` is one of ``checkout.RUNS``.
+    ``expected`` is the baseline for this profile, ``cap`` that of the marker. With neither, it is
+    ``new`` under the gate if anything was attempted, else ``none``. Reasons are compared only with
+    a baseline of the same minor ``versions`` of the compilers, since ids change their meaning.
+    Captured operations may fall by ``ops`` percent (None: by any number), and are compared only
+    with the same versions of the ``packages`` that own the code. ``runs`` is of ``checkout.RUNS``.
     """
     if record.errors:
         return Verdict("error")
@@ -127,16 +124,17 @@ def judge(
         return Verdict("ok", (), unseen, foreign)
     compared = {"ops": ops is not None, "runs": runs != "off"}
     differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
-    rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
+    percent, fail_runs = ops or 0, runs == "fail"
+    rules = _Rules(differences, record, expected, versions, percent=percent, fail_runs=fail_runs)
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
-    name = _first(changes)
+    name = _most_urgent(changes)
     return Verdict(name, changes if name != "ok" else (), unseen, foreign)
 
 
-def _first(changes: Sequence[Difference]) -> str:
+def _most_urgent(changes: Sequence[Difference]) -> str:
     """Return the most urgent verdict that one of the changes leads to."""
-    meant = {change.verdict for change in changes}
-    return next((name for name in MEANINGS if name in meant), "ok")
+    verdicts = {change.verdict for change in changes}
+    return next((name for name in BY_CHANGE if name in verdicts), "ok")
 
 
 def _foreign(expected: Expected | None) -> str | None:
@@ -149,7 +147,7 @@ def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
-class _Rules(Struct, frozen=True, dict=True):
+class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached properties are kept
     """The verdict that each of some changes leads to by itself.
 
     These are the rules of docs/explanation/counting.md, "Verdicts". Operations may fall by
@@ -177,7 +175,9 @@ class _Rules(Struct, frozen=True, dict=True):
     def _lost_ops(self, layer: str | None) -> bool:
         """Return whether code left the compiler, with operations that its graphs lack."""
         total = self._totals.get(("ops", layer))
-        if total is None or layer is None or total.growth >= 0 or not DESCRIPTIONS[layer].fewer:
+        if total is None or layer is None or total.growth >= 0:
+            return False
+        if not DESCRIPTIONS[layer].fewer_is_lost:
             return False
         if layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes)):
             return True
@@ -197,10 +197,12 @@ class _Rules(Struct, frozen=True, dict=True):
         return None if is_empty or self._lost_ops(layer) else "improved"
 
     def _place_verdict(self, change: Difference) -> str | None:
-        if change.before is None or change.kind not in ("break", "eager", "graph"):
+        if change.before is None:  # it may have been there before
             return None
-        if change.kind != "graph":
+        if change.kind in ("break", "eager"):
             return "changed"
+        if change.kind != "graph":
+            return None
         if self._is_gone_entry(change):
             return "lost" if self._growth("ops", change.layer) < 0 else "changed"
         layer = change.layer or ""
@@ -223,7 +225,7 @@ class _Rules(Struct, frozen=True, dict=True):
         return frozenset(writable(name_of(graph.where)) for graph in graphs)
 
     @cached_property
-    def _totals(self) -> Map[tuple[str, str | None], Difference]:
+    def _totals(self) -> Mapping[tuple[str, str | None], Difference]:
         """The totals that are compared with a baseline, by kind and layer."""
         totals = (item for item in self.changes if item.total and item.by == "baseline")
         return {(total.kind, total.layer): total for total in totals}

@@ -31,14 +31,14 @@ PLACES_LAYER: Final = "dynamo"
 class Cap(Data, frozen=True):
     """The maximum counts that a piece of code allows; None where it sets no limit.
 
-    ``every`` applies to each observed layer that is judged without being named; 0 allows nothing
-    that compiles and applies to all. ``layers`` applies
-    to single layers by name and takes precedence over ``every``. ``compiled`` is how many graphs of
-    each layer may be compiled and not loaded from a cache. ``recompiles`` also applies to
-    each layer, ``breaks`` to the number of distinct graph breaks. ``executions`` and ``reads``
-    apply to each layer, or to the layers that they name. ``by`` says who set the cap, in the words
-    of the messages: the ``marker`` of a test, a ``block`` in it, the ``option`` of a command. A
-    report contains only caps of markers.
+    - ``every``: graphs of each observed layer that is judged without being named; 0 allows nothing
+      that compiles, and applies to all layers.
+    - ``layers``: graphs of single layers by name; they take precedence over ``every``.
+    - ``recompiles`` of each layer, and distinct ``breaks``.
+    - ``executions`` and ``reads`` of each layer, or of the layers that they name.
+    - ``compiled``: graphs of each layer that may be compiled and not loaded from a cache.
+    - ``by``: who set the cap, in the words of the messages: the ``marker`` of a test, a ``block``
+      in it, the ``option`` of a command. A report contains only caps of markers.
     """
 
     every: Count | None = None
@@ -215,8 +215,8 @@ class Values(Data, frozen=True):
             return None
         unexplained = graphs - sum(cause.count for cause in causes)
         if DESCRIPTIONS[layer].above is None:  # at most one graph is plain: the only entry
-            single = not any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
-            return causes if unexplained == 0 or (unexplained == 1 and single) else None
+            names_entry = any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
+            return causes if unexplained == 0 or (unexplained == 1 and not names_entry) else None
         return causes if unexplained >= 0 else None
 
     def knows_runs(self, layer: str) -> bool:
@@ -237,7 +237,7 @@ def _keys() -> Mapping[str, Meta]:
         name: [meta for meta in hint.__metadata__ if (meta.extra or {}).get("rule")]
         for name, hint in get_type_hints(Values, include_extras=True).items()
     }
-    return {name: meta for name, (meta,) in metas.items()}
+    return {name: meta for name, (meta,) in metas.items()}  # each key has one
 
 
 KEYS: Final = _keys()
@@ -261,4 +261,4 @@ class Recorded(_Versioned, frozen=True):
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the compilers, as far as they are known."""
-        return {name: at for name in COMPILERS if (at := getattr(self, name))}
+        return {name: version for name in COMPILERS if (version := getattr(self, name))}

@@ -1,4 +1,4 @@
-"""A single difference from what was recorded or allowed. Data only."""
+"""The verdicts on a test, and a single difference from what was recorded or allowed. Data only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class VerdictKind(Struct, frozen=True):
     shrinks: bool = False
 
 
-ALL: Final = (
+VERDICT_KINDS: Final = (
     VerdictKind("error", fails=True, blind=True),
     VerdictKind("over", fails=True, by_change=True, accepted=True),
     VerdictKind("lost", fails=True, by_change=True, accepted=True, loses=True),
@@ -53,13 +53,13 @@ ALL: Final = (
     VerdictKind("none"),
 )
 """All verdicts, the most urgent first."""
-VERDICTS: Final = tuple(verdict.name for verdict in ALL)
-BY_VERDICT: Final = {verdict.name: verdict for verdict in ALL}
-FAILING: Final = tuple(verdict.name for verdict in ALL if verdict.fails)
+VERDICTS: Final = tuple(verdict.name for verdict in VERDICT_KINDS)
+BY_VERDICT: Final = {verdict.name: verdict for verdict in VERDICT_KINDS}
+FAILING: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.fails)
 """Verdicts that fail a gated test."""
-STRICT: Final = tuple(verdict.name for verdict in ALL if verdict.strict)
+STRICT: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.strict)
 """Verdicts that fail a gated test under ``graph_budget_strict``."""
-MEANINGS: Final = tuple(verdict.name for verdict in ALL if verdict.by_change)
+BY_CHANGE: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.by_change)
 """The verdicts that a changed number can lead to."""
 
 
@@ -78,15 +78,15 @@ LISTS: Final = {
 """The list of a record that holds the items of a kind. A kind without a list has no items."""
 
 KINDS: Final = (*LISTS, "ops")
+"""The kinds of differences; captured operations are only a total."""
 
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable
     from typing import TypeAlias
 
     Kind: TypeAlias = str
-    Meaning: TypeAlias = str
+    VerdictByChange: TypeAlias = str
 else:
-    Kind, Meaning = Literal[KINDS], Literal[MEANINGS]
+    Kind, VerdictByChange = Literal[KINDS], Literal[BY_CHANGE]
 
 
 class Difference(Data, frozen=True, rename={"parent": "with"}):
@@ -118,7 +118,8 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
         says("Whose number before is: marker, option, block; of the baseline if it is missing."),
     ] = "baseline"
     verdict: Annotated[
-        Meaning | None, says("The verdict that this number by itself leads to; null for a place.")
+        VerdictByChange | None,
+        says("The verdict that this number by itself leads to; null for a place."),
     ] = None
     parent: Annotated[
         Count | None, says("The change that it happened with, by its number in this list.")

@@ -56,7 +56,7 @@ Seconds = Annotated[float, Meta(ge=0, le=MOST_COUNT)]
 AnyCause = Annotated[Text, definition("cause")]
 """The name of a cause; names of causes from reports of later versions are accepted as well."""
 
-if TYPE_CHECKING:  # the literals are only known after the layers are loaded
+if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable
     LayerName = str
     Breaking = str
 else:
@@ -117,7 +117,7 @@ def read(form: type[Form], data: object) -> Form:
     """
     try:
         return msgspec.convert(data, form)
-    except (msgspec.ValidationError, UnicodeError):
+    except (msgspec.ValidationError, UnicodeError):  # only now, since it goes through all of it
         shorter = _shorten(data, inspect.type_info(form))
     try:
         return msgspec.convert(shorter, form)
@@ -143,7 +143,10 @@ def _no_constant(name: str) -> Any:
 
 
 def _shorten(value: Any, form: inspect.Type) -> Any:
-    """Return a value with each text cut to the maximum length of its type. Names are never cut."""
+    """Return a value with each text cut to the maximum length of its type.
+
+    A ``Name`` is never cut, as it would be another name: it is the type with a ``min_length``.
+    """
     match form, value:
         case inspect.Metadata(type=inner), _:
             return _shorten(value, inner)

@@ -20,7 +20,7 @@ from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
 from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.record import AND, NOWHERE, Record
+from pytest_graphbreak.model.record import NOTE_SEPARATOR, NOWHERE, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
 from pytest_graphbreak.text.files import put
 
@@ -35,7 +35,8 @@ _OPS: Final = Annotated[
 ]
 _NOTE: Final = Annotated[Text | None, says("What else is to be said of the record.")]
 _MEASURED: Final = "What measured; null for what is not there or not known."
-_LOCAL: Final = ("record", "notes")
+_REPLACED: Final = ("record", "notes")
+"""The fields that are not keys: those of the record are, and the notes are one text."""
 
 
 class _Version(Struct, frozen=True):
@@ -49,18 +50,22 @@ class _Version(Struct, frozen=True):
 
 @cache
 def _test_form() -> Any:
-    """Return the type of a test as it is in JSON."""
+    """Return the type of a test as it is in JSON, with its keys in the order of the file.
+
+    Those of the record stand where ``record`` does, with ``ops`` and ``note`` among them.
+    """
     record = structs.fields(Record)
     at = [field.name for field in record].index("frames")
-    keys = [*map(_key, record[:at]), ("ops", _OPS, {}), *map(_key, record[at:])]
+    keys = [*map(_json_key, record[:at]), ("ops", _OPS, {}), *map(_json_key, record[at:])]
     keys.insert([name for name, *_ in keys].index("settings"), ("note", _NOTE, None))
-    test = list(map(_key, structs.fields(TestReport)))
+    test = list(map(_json_key, structs.fields(TestReport)))
     at = [name for name, *_ in test].index("record")
     test[at:at] = keys
-    return msgspec.defstruct("Test", [key for key in test if key[0] not in _LOCAL])
+    return msgspec.defstruct("Test", [key for key in test if key[0] not in _REPLACED])
 
 
-def _key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
+def _json_key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
+    """Return a field in the form that ``msgspec.defstruct`` takes."""
     default = {"default": field.default, "default_factory": field.default_factory}
     return field.name, field.type, msgspec.field(**default)
 
@@ -87,11 +92,11 @@ def report_of(data: object, name: str = "") -> RunReport:
     Raises ``BadValue`` (for an unsupported version before any other error), and the errors of
     ``decode``.
     """
-    source: Any = decode if isinstance(data, bytes) else read
+    reader: Any = decode if isinstance(data, bytes) else read
     try:
-        report = source(form(), data)
+        report = reader(form(), data)
     except BadValue:
-        source(_Version, data).check()
+        reader(_Version, data).check()
         raise
     _Version(report.version).check()
     _check_profile(report.environment.profile)
@@ -119,6 +124,7 @@ def _share(record: Record, seen: dict[Any, Any]) -> None:
     for name in ("where", "stack"):
         for item in located:
             if value := getattr(item, name, ()):
+                # By force, since items are frozen: an equal value is no change.
                 structs.force_setattr(item, name, seen.setdefault(value, value))
 
 
@@ -127,14 +133,14 @@ def entry_of(data: object) -> TestReport:
     return _test(read(_test_form(), data))
 
 
-_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _LOCAL)
-_OWN: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _LOCAL)
+_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _REPLACED)
+_TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _REPLACED)
 
 
 def _test(item: Any) -> TestReport:
-    notes = () if item.note is None else tuple(item.note.split(AND))
+    notes = () if item.note is None else tuple(item.note.split(NOTE_SEPARATOR))
     record = Record(**{name: getattr(item, name) for name in _RECORD}, notes=notes)
-    return TestReport(**{name: getattr(item, name) for name in _OWN}, record=record)
+    return TestReport(**{name: getattr(item, name) for name in _TEST}, record=record)
 
 
 def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
@@ -184,6 +190,14 @@ def _change_json(change: Plain) -> None:
 
 _BREAK: Final = ("layer", "id", "reason", "explanation", "hints", "count", "where")
 _EAGER: Final = ("layer", "reason", "count", "where")
+_LEFT_OUT: Final[Plain] = {
+    "seconds": None,
+    "owner": None,
+    "raised": {},
+    "caller": {},
+    "through": "",
+}
+"""The keys of an item that are left out with this value."""
 
 
 def _record_json(record: Record) -> Plain:
@@ -193,19 +207,16 @@ def _record_json(record: Record) -> Plain:
             for key in ("where", "guard", "origin", "disabled", "raised", "caller"):
                 if key in item and not any(item[key].values()):
                     item[key] = {}
-            for key in ("seconds", "owner"):
-                if item.get(key, key) is None:
-                    del item[key]
-            for key, empty in (("raised", {}), ("caller", {}), ("through", "")):
-                if item.get(key, item) == empty:
+            for key, empty in _LEFT_OUT.items():
+                if key in item and item[key] == empty:
                     del item[key]
     for item, graph in zip(entry["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
     for name in ("graphs", "recompiles"):
         entry[name] = {layer: count for layer, count in entry[name].items() if count}
-    entry["breaks"] = [_first(item, *_BREAK) for item in entry["breaks"]]
-    entry["eager"] = [_first(item, *_EAGER) for item in entry["eager"]]
+    entry["breaks"] = [_with_first(item, *_BREAK) for item in entry["breaks"]]
+    entry["eager"] = [_with_first(item, *_EAGER) for item in entry["eager"]]
     entry |= {"ops": record.ops, "note": record.note}
     return {name: entry[name] for name in _test_form().__struct_fields__ if name in entry}
 
@@ -216,23 +227,23 @@ def _baseline_json(entry: Plain) -> Plain:
         for place in entry[name]:
             if place["layer"] == PLACES_LAYER:
                 del place["layer"]
-        entry[name] = [_first(place, "layer", "reason", "id") for place in entry[name]]
+        entry[name] = [_with_first(place, "layer", "reason", "id") for place in entry[name]]
     for cause in entry["causes"]:
         for key in ("guard", "called"):
             if not cause[key]:
                 del cause[key]
     if not entry["lines"]:
         del entry["lines"]
-    return _first(entry, "profile", *COMPILERS, "graphs", "recompiles", "ops")
+    return _with_first(entry, "profile", *COMPILERS, "graphs", "recompiles", "ops")
 
 
-def _first(item: Plain, *keys: str) -> Plain:
+def _with_first(item: Plain, *keys: str) -> Plain:
     """Return the same mapping with these keys first, in this order."""
     return {key: item[key] for key in keys if key in item} | item
 
 
 def entry(
-    nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
+    nodeid: str, outcome: str, data: Mapping[str, Any], *, failed_by: str | None, attempts: int
 ) -> TestReport:
     """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
     facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}

@@ -17,7 +17,8 @@ from msgspec import Struct
 Versions = Mapping[str, str]
 """Versions of compilers by name, such as ``{"torch": "2.9"}``; unknown ones are left out."""
 
-UNKNOWN: Final[Versions] = MappingProxyType({})
+UNKNOWN_VERSIONS: Final[Versions] = MappingProxyType({})
+"""No version is known: reasons and operations are compared with nothing."""
 
 
 def minor(version: str | None) -> str | None:
@@ -84,8 +85,8 @@ class Layer(Struct, frozen=True, kw_only=True):
     - ``breaks``: whether code can leave it: graph breaks, and functions that run eagerly.
     - ``judged``: whether it is compared with a budget that does not name it. Other layers are
       counted and reported, and judged only if a baseline or a marker names them.
-    - ``fewer``: what fewer operations of a graph mean: ``lost`` code, or nothing where better
-      compilation makes fewer of them (kernels that are fused).
+    - ``fewer_is_lost``: whether fewer operations of a graph are lost code; they are not where
+      better compilation makes fewer of them (kernels that are fused).
     - ``backend``: for a layer of a device, the backend of ``torch.compile`` that uses it; its
       profiles are then named after the layer and the model of the device (``xla-cpu``).
     - ``sets``: settings of torch by name, with the values that its library sets when imported.
@@ -101,7 +102,7 @@ class Layer(Struct, frozen=True, kw_only=True):
     above: str | None = None
     breaks: bool = False
     judged: bool = True
-    fewer: Literal["lost", ""] = "lost"
+    fewer_is_lost: bool = True
     backend: str | None = None
     sets: tuple[tuple[str, object], ...] = ()
     probe: str | None = None

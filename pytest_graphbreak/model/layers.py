@@ -125,7 +125,7 @@ _ALL: Final = (
         above="dynamo",
         breaks=True,
         judged=False,
-        fewer="",
+        fewer_is_lost=False,
         look_for='another backend than "inductor", or fullgraph code that runs without the '
         "compiler",
         remedy="install a C++ compiler (g++): inductor compiles with it",
@@ -219,7 +219,10 @@ COMPILERS: Final = compilers(LAYERS)
 WAITED: Final = tuple(
     dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values() if layer.needs)
 )
-"""The modules of which a process must import at least one before it can compile anything."""
+"""The modules of which a process must import at least one before it can compile anything.
+
+A child process waits for the first of them before it watches itself.
+"""
 
 
 def made_by(layer: str, versions: Versions) -> str | None:

@@ -104,6 +104,7 @@ def _together(first: Placed, second: Placed) -> Placed:
     """Merge two items of one place; the process is dropped if they come from different ones."""
     process = first.process if first.process == second.process else None
     both = replace(first, count=first.count + second.count, process=process)
+    # Both are of one class; only mypy does not know it of the second.
     if isinstance(both, Break) and isinstance(second, Break):
         both = replace(both, also=_further(both, second))
     if not isinstance(both, LineRuns) and not isinstance(second, LineRuns):

@@ -81,8 +81,8 @@ class _Source(NamedTuple):
 class Places:
     """Turns files and lines of this machine into stable ``Frame`` values.
 
-    ``root`` is the directory that the files of the repository are named from. ``sources.Sources``
-    does it for the machine that wrote a log.
+    ``root`` is the directory that the files of the repository are named from. For the machine that
+    wrote a log, ``logs.sources.Sources`` does it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -90,7 +90,7 @@ class Places:
         self._roots = _directories([str(root)])
         self._files: dict[str, str] = {}
         self._written: dict[str, bool] = {}
-        self._passed: dict[str, bool] = {}
+        self._infra_files: dict[str, bool] = {}
         self.infra: tuple[str, ...] = ()
         self._sources: dict[tuple[str, bool], _Source] = {}
 
@@ -189,17 +189,17 @@ class Places:
         ``infra`` are the paths of ``graph_budget_infra``, absolute or relative to the root.
         """
         self.infra = tuple(str(self.root / path) for path in infra)
-        self._passed.clear()
+        self._infra_files.clear()
 
     def _is_infra(self, filename: str) -> bool:
         if not self.infra:
             return False
-        is_infra = self._passed.get(filename)
+        is_infra = self._infra_files.get(filename)
         if is_infra is None:
             directories = tuple(_directories(self.infra))
             paths = (os.path.abspath(filename), os.path.realpath(filename))
             is_infra = any(f"{_posix(path)}/".startswith(directories) for path in paths)
-            self._passed[filename] = is_infra
+            self._infra_files[filename] = is_infra
         return is_infra
 
     def _name(self, filename: str) -> str:

@@ -167,7 +167,7 @@ CACHED: Final = ("compiled", "loaded", "found")
 """Where the code of a graph came from: a compiler, a cache on disk, or the memory of the process.
 """
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable
     Cached = str
 else:
     Cached = Literal[CACHED]
@@ -264,8 +264,8 @@ class Frames(Data, frozen=True):
     compiled: Count = 0
 
 
-AND: Final = "; "
-"""Separates the notes of a record."""
+NOTE_SEPARATOR: Final = "; "
+"""Stands between the notes of a record, in a report."""
 
 
 class Record(Data, frozen=True):
@@ -327,7 +327,7 @@ class Record(Data, frozen=True):
     @property
     def note(self) -> str | None:
         """All notes as one text, or None without notes."""
-        return AND.join(self.notes) or None
+        return NOTE_SEPARATOR.join(self.notes) or None
 
     def with_notes(self, *notes: str) -> Record:
         """Return the same record with additional notes; empty notes are ignored."""

@@ -35,7 +35,7 @@ LONGEST_MESSAGE: Final = 200_000
 
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable
     from typing import TypeAlias
 
     Outcome: TypeAlias = str
@@ -46,6 +46,10 @@ else:
 
 Names = tuple[Name, ...]
 Group = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
+
+
+# The environment is made in three steps: its versions come from the layers, and its keys are
+# written in the order of its fields.
 
 
 class _Device(Data, frozen=True):
@@ -245,16 +249,16 @@ class TestReport(Data, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """A report; ``name`` identifies it, and ``given`` is the path that was typed.
+    """A report; ``name`` identifies it, and ``path`` is what was typed.
 
-    They differ if a directory or an archive was named.
+    They differ if a directory or an archive was typed. A run that was not read has no path.
     """
 
     environment: RunEnvironment
     tests: tuple[TestReport, ...]
     session: SessionReport = SessionReport()
     name: str = ""
-    given: str = ""
+    path: str = ""
 
     @property
     def profile(self) -> str:
@@ -264,4 +268,5 @@ class RunReport(Struct, frozen=True):
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the compilers that were present."""
-        return {name: at for name in COMPILERS if (at := getattr(self.environment, name, None))}
+        versions = {name: getattr(self.environment, name, None) for name in COMPILERS}
+        return {name: version for name, version in versions.items() if version}

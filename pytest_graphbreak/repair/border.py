@@ -39,8 +39,8 @@ _ITSELF: Final = "differs from run to run"
 class Results(Struct):
     """What one run of a program gave.
 
-    ``state`` is what it held at its end, by name; a patched program may lack the names in
-    ``passing``. ``outside`` are the files that it wrote, and what it shares with other programs.
+    ``state`` is what it held at its end, by name; a patched program may lack the ``dispensable``
+    names. ``outside`` are the files that it wrote, and what it shares with other programs.
     ``drawn`` are its calls with drawn inputs.
     """
 
@@ -48,7 +48,7 @@ class Results(Struct):
     state: dict[str, Flat] = {}
     outside: dict[str, Flat] = {}
     drawn: dict[str, CallResult] = {}
-    passing: list[str] = []
+    dispensable: list[str] = []
     left_out: list[str] = []
 
 
@@ -95,14 +95,14 @@ class _Comparing:
         self._without = without
         self._result = Comparison(left_out=list(self._first.results.left_out))
         self._moved: set[str] = set()
-        """What the patched program does after the call in place of in it."""
+        """What the patched program does after a call, and the original in it."""
 
     def comparison(self) -> Comparison:
         """Return the first difference, and what was compared until then."""
         result = self._result
         result.changed = self._changed_border()
-        result.alone = bool(result.changed) and not self._has_same_numbers()
-        result.calls = 0 if result.alone else len(self._patched.results.calls)
+        result.by_program = bool(result.changed) and not self._has_same_numbers()
+        result.calls = 0 if result.by_program else len(self._patched.results.calls)
         calls = None if result.changed else self._calls()
         result.difference = calls or self._program() or self._state() or self._outside()
         if result.difference is not None:
@@ -192,7 +192,7 @@ class _Comparing:
             elif name in after:
                 if difference := self._value(name, old, after[name], self._comparer):
                     return replace(difference, where="at the end")
-            elif name in self._first.results.passing:
+            elif name in self._first.results.dispensable:
                 self._result.gone.append(name)
             elif not any(self._is_value(old, new, self._comparer) for new in new_names):
                 return ValueDifference(name, text(old), "gone", "at the end")

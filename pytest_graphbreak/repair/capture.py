@@ -79,13 +79,14 @@ class Capture:
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
         self._shapes: dict[str, list[Shapes]] = {}
         self._depth = 0
-        self._inner = self._outer = torch.compile
+        self._of_torch = self._of_program = torch.compile
+        """torch's own ``torch.compile``, and what stands in for it outside of compiled calls."""
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Stand in for ``torch.compile``."""
 
-        @functools.wraps(self._inner)
+        @functools.wraps(self._of_torch)
         def compile(model: Any = None, **options: Any) -> Any:
             if model is None:
                 return lambda function: compile(function, **options)
@@ -95,7 +96,7 @@ class Capture:
         try:
             yield
         finally:
-            torch.compile = self._inner
+            torch.compile = self._of_torch
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -104,14 +105,14 @@ class Capture:
         Dynamo meets torch's own ``torch.compile`` where it traces one.
         """
         if not self._depth:  # with threads, the first call to begin and the last to end
-            self._outer, torch.compile = torch.compile, self._inner
+            self._of_program, torch.compile = torch.compile, self._of_torch
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
             if not self._depth:
-                torch.compile = self._outer
+                torch.compile = self._of_program
 
     def _compile(self, model: Any, options: dict[str, Any]) -> Any:
         if options.get("fullgraph"):  # a program that breaks is to run, too
@@ -122,7 +123,7 @@ class Capture:
             self.options = {name: _plain_option(value) for name, value in options.items()}
         if self._sizes_as is not None:
             options["dynamic"] = self._sizes_as[0]
-        compiled = self._inner(model, **options)
+        compiled = self._of_torch(model, **options)
         entry = CompiledCall(model, compiled)
         if isinstance(compiled, torch.nn.Module):
             compiled.__dict__["forward"] = self._wrap(entry, compiled.forward)
@@ -136,16 +137,16 @@ class Capture:
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._depth:
                 return inner(*args, **kwargs)
-            return self._note(entry, inner, args, kwargs)
+            return self._recorded_call(entry, inner, args, kwargs)
 
         _skip(call)
         return call
 
-    def _note(
+    def _recorded_call(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         if not entry.called:
-            self._first(entry, args, kwargs)
+            self._begin_first_call(entry, args, kwargs)
         self._mark(entry, args, kwargs)
         if self._results and len(self._repeated) < MOST_REPEATED:
             inputs = store((args, kwargs))
@@ -165,7 +166,7 @@ class Capture:
             self._keep(result_of(entry, result, args, kwargs))
         return tree_map(_perturb, result) if self._perturbed else result
 
-    def _first(self, entry: CompiledCall, args: Any, kwargs: dict[str, Any]) -> None:
+    def _begin_first_call(self, entry: CompiledCall, args: Any, kwargs: dict[str, Any]) -> None:
         if not self.called():
             self._on_first()
         entry.called = True

@@ -93,7 +93,7 @@ class _Watch:
         self.calls = 0
         self.reports: list[str] = []
         self.warnings: list[str] = []
-        self._around = window
+        self._window = window
 
     def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
         if when == "runtest" and f"{os.sep}torch{os.sep}" not in warning_message.filename:
@@ -115,7 +115,7 @@ class _Watch:
     @hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> Iterator[None]:
         # A failure is not passed on: the question is what the test did.
-        with self._around():
+        with self._window():
             yield
         self.calls += 1
 

@@ -42,7 +42,7 @@ class Comparison(Struct):
     """The number of drawn inputs that the original does not take."""
     changed: str = ""
     """How the border of the compiled calls changed: arguments, results, how many there are."""
-    alone: bool = False
+    by_program: bool = False
     """Whether the border of the program alone decides, since the calls have other results."""
     gone: list[str] = []
     """The names that only the original has, and that no call of it changes or uses."""
@@ -75,10 +75,10 @@ class Original:
         self._again: Trial | None = None
         self._perturbed: Trial | None = None
 
-    def patched(self, target: Target, *, alone: bool = False, **options: Any) -> Trial:
+    def patched(self, target: Target, *, new_python: bool = False, **options: Any) -> Trial:
         """Run a patched program as the original was run."""
         options |= self._options
-        return self._bench.measure(target, original=self.first, alone=alone, **options)
+        return self._bench.measure(target, original=self.first, new_python=new_python, **options)
 
     def comparison(self, trial: Trial) -> Comparison:
         """Compare a patched run."""
@@ -93,7 +93,8 @@ class Original:
                 self._again = self.patched(self._target)
             if self._again.has_results:
                 compared = self._compare([self.first, self._again], trial)
-        if compared.difference is None and compared.alone and not self._shows_results(compared):
+        is_same = compared.difference is None
+        if is_same and compared.by_program and not self._shows_results(compared):
             words = f"others ({compared.changed}), and nothing that the program shows tells"
             difference = ValueDifference(
                 "the results of its calls", "those of before", words, "the program"

@@ -164,7 +164,9 @@ def _words(error: Exception) -> str:
 def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
     """Return the arguments as Python source if all of them are small, else None."""
     parts = [_literal(value) for value in args]
-    parts += [None if (t := _literal(v)) is None else f"{k}={t}" for k, v in kwargs.items()]
+    for name, value in kwargs.items():
+        text = _literal(value)
+        parts.append(None if text is None else f"{name}={text}")
     texts = [part for part in parts if part is not None]
     if len(texts) < len(parts) or sum(map(len, texts)) > _LONGEST:
         return None

@@ -11,19 +11,20 @@ from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.numbers import plural
 
 
-def no_gain(before: Trial, after: Trial, *, compiled: bool = False) -> str:
+def no_gain(before: Trial, after: Trial, *, all_compiled: bool = False) -> str:
     """Return why a run is not better than another, or an empty text: the first rule that says so.
 
     Better is one with fewer graphs, with code compiled that had left the compiler, or with fewer
     breaks or recompiles, if nothing else is worse (``worse``) and it is steady.
     """
     old, new = before.record, after.record
-    if why := _worse(old, new, compiled) or _unsteady(before, after):
+    if why := _worse(old, new, all_compiled=all_compiled) or _unsteady(before, after):
         return why
-    counts = (graphs, eager, lambda record: len(places(record)), recompiles)
+    counts = (graph_count, eager_count, lambda record: len(fixable(record)), recompile_count)
     if any(count(new) < count(old) for count in counts):
         return ""
-    counts_now = f"{graphs(old)} -> {graphs(new)}, {len(places(old))} -> {len(places(new))}"
+    breaks = f"{len(fixable(old))} -> {len(fixable(new))}"
+    counts_now = f"{graph_count(old)} -> {graph_count(new)}, {breaks}"
     return f"neither graphs nor breaks got fewer ({counts_now})"
 
 
@@ -47,16 +48,16 @@ def _unsteady(before: Trial, after: Trial) -> str:
     return ""
 
 
-def _worse(before: Record, after: Record, compiled: bool = False) -> str:
-    """Return what is worse in a record. ``compiled`` is whether no code can have been taken out."""
-    old, new = graphs(before), graphs(after)
+def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
+    """Return what is worse in a record; where ``all_compiled``, no code can have been taken out."""
+    old, new = graph_count(before), graph_count(after)
     lost_before, lost = _left_dynamo(before), _left_dynamo(after)
     if not new and old:
         return "nothing is compiled"
     if len(lost) > len(lost_before):
         item = next((item for item in lost if item not in lost_before), lost[0])
         return f"{item.where.function} leaves the compiler: {item.reason}"
-    for count in () if compiled else (_ops, _ops_of_models):
+    for count in () if all_compiled else (_ops, _ops_of_models):
         if 3 * count(after) < 2 * count(before):
             return f"less is compiled ({count(before)} -> {count(after)} operations)"
     came_back = len(lost) < len(lost_before) and _ops(after) > _ops(before)
@@ -68,12 +69,12 @@ def _worse(before: Record, after: Record, compiled: bool = False) -> str:
     return ""
 
 
-def graphs(record: Record) -> int:
+def graph_count(record: Record) -> int:
     """Return the number of graphs of the deepest layer that made any."""
     return record.graphs.get(record.headline, 0)
 
 
-def places(record: Record) -> list[Break]:
+def fixable(record: Record) -> list[Break]:
     """Return what can be fixed one by one: the breaks, and the cuts of xla graphs by place."""
     cuts: dict[tuple[str, ...], Break] = {}
     for graph in record.graph_list:
@@ -89,15 +90,15 @@ def has_recompiles(record: Record) -> bool:
 
     What is compiled again without Dynamo is not meant: no remedy reaches it.
     """
-    return bool(record.graphs.get("dynamo")) and bool(recompiles(record))
+    return bool(record.graphs.get("dynamo")) and bool(recompile_count(record))
 
 
-def recompiles(record: Record) -> int:
+def recompile_count(record: Record) -> int:
     repeats = [graph for graph in record.graph_list if graph.cause == "recompile"]
     return max(len(record.recompile_list), len(repeats))
 
 
-def eager(record: Record) -> int:
+def eager_count(record: Record) -> int:
     return len(_left_dynamo(record))
 
 

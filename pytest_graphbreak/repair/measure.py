@@ -91,20 +91,27 @@ class _Program:
         if self._order["results"]:
             self._files.start()
 
-    def _space(self) -> dict[str, Any]:
+    def _variables(self) -> dict[str, Any]:
         """Return the variables of the program, without those that Dynamo puts there."""
         module = sys.modules["__main__"]
         if self._order["test"]:  # that one is empty
             path = os.path.realpath(self._order["path"])
-            imported = [x for name, x in list(sys.modules.items()) if name != "__main__"]
-            files = ((x, getattr(x, "__file__", None) or "") for x in imported)
-            module = next((x for x, file in files if os.path.realpath(file) == path), module)
-        names = vars(module).items()
-        return {name: x for name, x in names if name[:2] != "__" and name in self._source}
+            imported = [part for name, part in list(sys.modules.items()) if name != "__main__"]
+            files = ((part, getattr(part, "__file__", None) or "") for part in imported)
+            same = (part for part, file in files if os.path.realpath(file) == path)
+            module = next(same, module)
+        return {
+            name: value
+            for name, value in vars(module).items()
+            if name[:2] != "__" and name in self._source
+        }
 
     def _reached(self) -> Reached:
-        compiled = [part for x in self.capture.entries for part in (x.original, x.args, x.kwargs)]
-        return Reached(self._space(), compiled)
+        entries = self.capture.entries
+        compiled = [
+            part for entry in entries for part in (entry.original, entry.args, entry.kwargs)
+        ]
+        return Reached(self._variables(), compiled)
 
     def _note_first(self) -> None:
         if self._order["results"]:
@@ -112,7 +119,7 @@ class _Program:
 
     def results(self) -> Answer:
         """Save what the run gave, make its calls again, and call with drawn inputs."""
-        order, capture, space = self._order, self.capture, self._space()
+        order, capture, variables = self._order, self.capture, self._variables()
         reached = self._reached()
         state = {name: settle(flat) for name, flat in reached.values().items()}
         files = self._files.end()
@@ -120,12 +127,12 @@ class _Program:
             calls=capture.calls(),
             state=state,
             outside=surroundings(self._environment) | files,
-            passing=self._passing(state, space),
+            dispensable=self._dispensable(state, variables),
             left_out=self._left_out(reached),
         )
         if capture.options.get("backend", "") is None:
             # What a backend of the program's own notes, no other run holds.
-            results.state = {name: flat for name, flat in state.items() if name not in space}
+            results.state = {name: flat for name, flat in state.items() if name not in variables}
         rounds: Answer = {}
         if order["perturbed"]:
             results.calls = []  # the question is what the program shows of them
@@ -144,7 +151,7 @@ class _Program:
             words.append(f"the last {self.capture.left_out} calls, whose results are large")
         return words if reached.complete else [*words, "objects beyond the first 20,000"]
 
-    def _passing(self, state: dict[str, Flat], space: dict[str, Any]) -> list[str]:
+    def _dispensable(self, state: dict[str, Flat], variables: dict[str, Any]) -> list[str]:
         """Return names that a patch may do without: what no call changes, and no function uses."""
         used = {
             name
@@ -153,7 +160,7 @@ class _Program:
         }
         first = self._first
         same = [name for name, flat in state.items() if is_equal(flat, first.get(name, []))]
-        return [*same, *(name for name in space if name in state and name not in used)]
+        return [*same, *(name for name in variables if name in state and name not in used)]
 
     def _rounds(self) -> Answer:
         """Make the calls of the program again, and return what each round compiled and ran."""

@@ -42,6 +42,7 @@ class Reached:
         self._globals: list[tuple[dict[str, Any], str]] = []
         self._containers: list[Any] = []
         self._alive: dict[int, Any] = {}
+        """What was visited, by its ``id``: an object that is held keeps its own."""
         self._of_class: Counter[str] = Counter()
         self._places = places(Path.cwd())
         # Functions come last: a patch may put one around what is named after something else.

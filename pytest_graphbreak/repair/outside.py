@@ -46,7 +46,9 @@ class WrittenFiles:
         if event != "open" or not self._active or not isinstance(args[0], str | os.PathLike):
             return
         path, mode, flags = args
-        if not ({*(mode or "")} & {*"wax+"} if isinstance(mode, str) else (flags or 0) & _WRITES):
+        # ``open`` has a mode, ``os.open`` only flags.
+        writes = {*mode} & {*"wax+"} if isinstance(mode, str) else (flags or 0) & _WRITES
+        if not writes:
             return
         file = Path(os.path.abspath(path))
         if file in self._before or not file.is_relative_to(self._root) or file.suffix == ".pyc":

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.comparison import Comparison, Original
-from pytest_graphbreak.repair.gain import eager, no_gain, places
+from pytest_graphbreak.repair.gain import eager_count, fixable, no_gain
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
@@ -56,8 +56,8 @@ class Proof(Struct, frozen=True):
         of the compiler: fewer operations are not as many missing ones.
         """
         after = self.after.record
-        compiled = not (self.comparison.changed or places(after) or eager(after))
-        return no_gain(self.before, self.after, compiled=compiled)
+        all_compiled = not (self.comparison.changed or fixable(after) or eager_count(after))
+        return no_gain(self.before, self.after, all_compiled=all_compiled)
 
     def compared(self) -> str:
         """Return what was compared and what was not, in words."""
@@ -72,7 +72,7 @@ class Proof(Struct, frozen=True):
         comparison = self.comparison
         words = [*comparison.left_out, *(f"{name}, which is gone" for name in comparison.gone)]
         if comparison.changed:
-            what = "the results of calls" if comparison.alone else "calls one by one"
+            what = "the results of calls" if comparison.by_program else "calls one by one"
             words.append(f"{what} ({comparison.changed}; the program decides)")
         if endless := len(self.before.endless):
             ends = "does" if endless == 1 else "do"
@@ -92,8 +92,8 @@ class Proof(Struct, frozen=True):
                 if layer in old or layer in new or (name == "recompiles" and layer == "dynamo"):
                     yield f"{layer} {name}", str(old.get(layer, 0)), str(new.get(layer, 0))
         yield "graph breaks", str(len(before.breaks)), str(len(after.breaks))
-        if eager(before) or eager(after):
-            yield "eager functions", str(eager(before)), str(eager(after))
+        if eager_count(before) or eager_count(after):
+            yield "eager functions", str(eager_count(before)), str(eager_count(after))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as plain data."""
@@ -167,5 +167,5 @@ def _counts(trial: Trial) -> dict[str, Any]:
         "breaks": len(record.breaks),
         "recompiles": dict(record.recompiles),
         "executions": dict(record.executions),
-        "eager": eager(record),
+        "eager": eager_count(record),
     }

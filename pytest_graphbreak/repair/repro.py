@@ -123,20 +123,26 @@ class Repro:
                 self._write(path, text, cut.file if cut.inline is None else "")
                 why = missing(item, self._measure(path))
             if why is None:
-                words = "; ".join(reasons)
-                return Script(path, item, frame.function, True, words, cut.what)
+                return Script(
+                    path,
+                    item,
+                    what=frame.function,
+                    verified=True,
+                    why="; ".join(reasons),
+                    how=cut.what,
+                )
             reasons.append(f"{frame.function}: {why}")
         self._write(path, self._writer.whole(item))
         why = missing(item, self._measure(path))
         if why is not None:
             reasons.append(f"the whole program: {why}")
-        return Script(path, item, WHOLE, why is None, "; ".join(reasons))
+        return Script(path, item, WHOLE, verified=why is None, why="; ".join(reasons))
 
     def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
         """Write the script of what torch_xla cut at a line."""
         self._write(path, lazy.script(self._writer, cut, self.first.record))
         why = lazy.missing(cut, self._measure(path, lazy.TEST))
-        return Script(path, cut.item, WHOLE, why is None, why or "")
+        return Script(path, cut.item, WHOLE, verified=why is None, why=why or "")
 
     def _write(self, path: Path, text: str, data: str = "") -> None:
         """Write the script and the file that it reads, and remove those of the previous attempt."""

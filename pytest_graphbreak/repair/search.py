@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.comparison import Comparison, Original
-from pytest_graphbreak.repair.gain import graphs, has_recompiles, no_gain, places, worse
+from pytest_graphbreak.repair.gain import fixable, graph_count, has_recompiles, no_gain, worse
 from pytest_graphbreak.repair.sources import ProgramFiles, SourcePatch, UnfitError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -48,11 +48,11 @@ class SearchResult(Struct):
 
     @property
     def before(self) -> int:
-        return graphs(self.first.record)
+        return graph_count(self.first.record)
 
     @property
     def after(self) -> int:
-        return graphs(self.last.record)
+        return graph_count(self.last.record)
 
 
 class _Ran(Struct, frozen=True):
@@ -97,7 +97,7 @@ class Search:
         """Work on each break once, also on those that a patch uncovers."""
         seen: set[tuple[str, ...]] = set()
         while True:
-            items = places(self.outcome.last.record)
+            items = fixable(self.outcome.last.record)
             item = next((x for x in items if self.sources.key(x) not in seen), None)
             if item is None:
                 return
@@ -135,7 +135,7 @@ class Search:
         last = self.outcome.last
         if why := worse(last, trial):
             return why
-        if any(not self.sources.has(broken.where) for broken in places(trial.record)):
+        if any(not self.sources.has(broken.where) for broken in fixable(trial.record)):
             return "the new line breaks, too"
         if self._is_gone(item, trial.record) or not no_gain(last, trial):
             return ""
@@ -160,7 +160,7 @@ class Search:
         """Return whether a run no longer has a break, or recompiles (None)."""
         if item is None:
             return not has_recompiles(record)
-        return self.sources.key(item) not in map(self.sources.key, places(record))
+        return self.sources.key(item) not in map(self.sources.key, fixable(record))
 
     def _run(self, patches: Sequence[SourcePatch], title: str) -> _Ran | None:
         """Run the program with patches, and compare it. The same text is run once.
@@ -178,7 +178,7 @@ class Search:
         key = tuple(sorted(texts.items()))
         if key not in self._ran:
             done = len(self.outcome.problems)
-            self._progress(done, done + len(places(self.outcome.last.record)) + 1, title)
+            self._progress(done, done + len(fixable(self.outcome.last.record)) + 1, title)
             replaced = self._bench.replacing(contents)
             trial = self.original.patched(self._target, replaced=replaced)
             compared = self.original.comparison(trial)
@@ -188,7 +188,7 @@ class Search:
     def _close(self) -> None:
         """Record which problems are fixed, without those that came and went with patches."""
         out = self.outcome
-        was = {self.sources.key(item) for item in places(out.first.record)}
+        was = {self.sources.key(item) for item in fixable(out.first.record)}
         for problem in out.problems:
             problem.fixed = self._is_gone(problem.item, out.last.record)
         out.problems = [

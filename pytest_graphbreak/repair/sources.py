@@ -193,9 +193,12 @@ class ProgramFiles(Struct):
         """Return a record whose recompiles have their places in the unpatched files."""
         again = (
             replace(
-                x, where=self.frame(x.where), guard=self.frame(x.guard), origin=self.frame(x.origin)
+                item,
+                where=self.frame(item.where),
+                guard=self.frame(item.guard),
+                origin=self.frame(item.origin),
             )
-            for x in record.recompile_list
+            for item in record.recompile_list
         )
         return replace(record, recompile_list=tuple(again))
 

@@ -94,7 +94,7 @@ class Bench:
         *,
         outputs: bool = True,
         original: Trial | None = None,
-        alone: bool = False,
+        new_python: bool = False,
         **options: Any,
     ) -> Trial:
         """Count the target's graphs, and keep its ``outputs`` and those for drawn inputs.
@@ -104,7 +104,7 @@ class Bench:
         results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
         endless = list(original.endless) if original is not None else []
         order = {"kind": "measure", "results": str(results or ""), "left_out": endless}
-        answer, out = self.run(target, {**order, **_OPTIONS, **options}, alone=alone)
+        answer, out = self.run(target, {**order, **_OPTIONS, **options}, new_python=new_python)
         sites = answer.get("sites") or {}
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),
@@ -127,15 +127,15 @@ class Bench:
         target: Target,
         order: dict[str, Any],
         *,
-        alone: bool = False,
+        new_python: bool = False,
         counted: bool = True,
     ) -> tuple[dict[str, Any], str]:
         """Run an order; a process that dies or hangs gives an answer with ``error``.
 
-        ``alone`` starts a new Python; else the process is a fork of one that has imported torch,
+        With ``new_python`` the process is one; else it is a fork of one that has imported torch,
         unless the program reads the environment itself: torch reads it when it is imported.
         """
-        alone = alone or b"environ" in target.path.read_bytes()
+        new_python = new_python or b"environ" in target.path.read_bytes()
         self.runs += counted
         order = (
             {"replaced": {}}
@@ -147,7 +147,7 @@ class Bench:
                 "arguments": list(target.arguments),
             }
         )
-        ended = self._runner.call(_WORK, order, fork=not alone)
+        ended = self._runner.call(_WORK, order, fork=not new_python)
         out = ended.out + ended.err
         if ended.code is None:
             return {"error": f"it did not end within {self._runner.timeout:g} s"}, out

@@ -1,5 +1,8 @@
 """Lines of the checkout that a report is made in: around a place, and those that changed.
 
+``CheckoutSources`` has the lines around a place of any report, ``CheckoutLines`` those that changed
+in the checkout where a test failed.
+
 Neither a report nor a checkout is trusted. A report could name any file of this machine in order
 to show it, so only Python files below the root are read, and only if the line that the report
 quotes is really there. git runs no program that a repository names (a file system monitor, a diff
@@ -133,6 +136,7 @@ class CheckoutLines:
     @cached_property
     def _files(self) -> tuple[str, ...]:
         """The file of the test, and those of the project's modules from which it takes names."""
+        # Copies, since another thread may import; and a program may put anything into sys.modules.
         loaded = [module for module in [*sys.modules.values()] if isinstance(module, ModuleType)]
         tests = (module for module in loaded if getattr(module, "__file__", None) == self._test)
         values = [value for module in tests for value in [*vars(module).values()]]
@@ -177,7 +181,7 @@ def changed_since(root: Path, baseline: Path) -> tuple[str, dict[str, tuple[Hunk
         return "", {}
     if len(text) > _LARGEST:
         return "", {}
-    return commit[:10], read(text.decode("utf-8", "replace"))
+    return commit[:10], read_hunks(text.decode("utf-8", "replace"))
 
 
 def _git(directory: Path, *args: str) -> bytes:
@@ -192,7 +196,7 @@ def _git(directory: Path, *args: str) -> bytes:
     ).stdout
 
 
-def read(diff: str) -> dict[str, tuple[Hunk, ...]]:
+def read_hunks(diff: str) -> dict[str, tuple[Hunk, ...]]:
     """Return the hunks of each file of a diff without context."""
     hunks: dict[str, tuple[Hunk, ...]] = {}
     file, lines_left, deleted = "", 0, list[str]()

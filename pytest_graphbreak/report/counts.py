@@ -1,7 +1,7 @@
 """Counts in words: what makes up a number of graphs, and how the numbers of a test changed.
 
-A failure begins with ``headline``, and has the line of ``counts`` below its places. Lists of tests
-have a row for each (``standing.row``).
+A failure begins with ``headline``, and has the line of ``changed_counts`` below its places. Lists
+of tests have a row for each (``standing.row``).
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def first_line(text: str) -> TextLine:
 
 def _moved_most(verdict: Verdict, record: Record) -> str:
     if verdict.name == "new":
-        return f"no baseline for this test ({totals(record)})"
+        return f"no baseline for this test ({graphs_and_breaks(record)})"
     if verdict.empties_a_layer:
         return _no_graph_any_more(verdict, record)
-    steps = verdict.over or verdict.lost or verdict.fewer
+    steps = verdict.over or verdict.lost or verdict.improved
     if not steps:
-        return f"{verdict.name}, {totals(record)}"
+        return f"{verdict.name}, {graphs_and_breaks(record)}"
     # Operations that are missing follow from code that left the compiler, which is the reason.
     step = max(
         steps,
@@ -111,7 +111,7 @@ def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     if step.by != "baseline":
         return f"no {step.layer} graph, {_limit_words(step)} {step.before}"
-    still = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
+    still = f" ({graphs_and_breaks(record)} still)" if any(record.graphs.values()) else ""
     return f"no {step.layer} graph any more, {_limit_words(step)} {step.before}{still}"
 
 
@@ -132,7 +132,8 @@ def _amount(step: Difference) -> str:
     return f"{count} {noun(count, names.get(step.kind, f'{layer} {step.kind}'))}"
 
 
-def totals(record: Record) -> str:
+def graphs_and_breaks(record: Record) -> str:
+    """Return the graphs of each layer and the breaks: ``2 dynamo graphs, 1 graph break``."""
     counts = {layer: record.graphs.get(layer, 0) for layer in record.layers}
     graphs = {layer: count for layer, count in counts.items() if count}
     if counts and not graphs:
@@ -143,8 +144,7 @@ def totals(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-NO_FIXTURES: Final[Mapping[str, int]] = {}
-NAMES: Final = {
+TOTAL_NAMES: Final = {
     "graph": "graphs",
     "recompile": "recompiles",
     "break": "breaks",
@@ -154,13 +154,13 @@ NAMES: Final = {
     "ops": "captured operations",
     "compiled": "graphs compiled, not loaded",
 }
-"""The names of totals that differ from the name of their kind."""
+"""What a total of each kind counts."""
 
 
-def counts(
+def changed_counts(
     verdict: Verdict,
     record: Record,
-    fixtures: Mapping[str, int] = NO_FIXTURES,
+    fixtures: Mapping[str, int] = {},
     ops: Iterable[Difference] = (),
 ) -> Iterator[TextLine]:
     """Yield a line with the changed counts and their parts; counts that fell to zero come first.
@@ -173,7 +173,7 @@ def counts(
         (step.kind, step.layer, step.before, step.after): step
         # Of two equal steps, the one of the baseline comes last and is kept.
         for step in sorted(
-            (*verdict.over, *verdict.lost, *verdict.fewer), key=lambda item: item.by == "baseline"
+            (*verdict.worse, *verdict.improved), key=lambda item: item.by == "baseline"
         )
         if step.kind != "ops"
     }
@@ -201,7 +201,7 @@ def _order(step: Difference) -> tuple[bool, bool]:
 
 def moved_count(step: Difference) -> str:
     """Return a total before and after: ``dynamo recompiles 0 -> 2``."""
-    name = "" if step.kind == "graph" else NAMES[step.kind]
+    name = "" if step.kind == "graph" else TOTAL_NAMES[step.kind]
     words = " ".join(filter(None, (step.layer, name)))
     if step.by == "marker":
         return f"{words} {step.after} where the marker allows {step.before or 0}"

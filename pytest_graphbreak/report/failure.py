@@ -26,7 +26,7 @@ from pytest_graphbreak.model.layer import minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame, Recompile, Record
 from pytest_graphbreak.report.checkout import CheckoutLines
-from pytest_graphbreak.report.counts import counts, first_line, headline
+from pytest_graphbreak.report.counts import changed_counts, first_line, headline
 from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks
@@ -67,7 +67,7 @@ def failure(judged: Judgement, context: Context) -> list[TextLine]:
         *blocks(
             [headline(verdict, record)],
             _causes(verdict, record, findings, context),
-            counts(verdict, record, context.fixtures, ops),
+            changed_counts(verdict, record, context.fixtures, ops),
             footer(judged, findings, context),
         )
     ]
@@ -83,7 +83,7 @@ def block_failure(judged: Judgement, typed: Typed) -> list[TextLine]:
         *blocks(
             [headline(verdict, record)],
             places(verdict, findings),
-            counts(verdict, record),
+            changed_counts(verdict, record),
             _explain(findings, typed),
         )
     ]
@@ -108,7 +108,7 @@ def _causes(
     """Return new and removed places, then what was lost if these do not explain it."""
     lost = losses(verdict, record)
     text = [
-        *(() if lost else nowhere(verdict, record, context.test)),
+        *(() if lost else _nothing_compiled(verdict, record, context.test)),
         *places(verdict, findings),
         *loss_lines(lost, record, context.source),
     ]
@@ -137,7 +137,7 @@ def places(verdict: Verdict, findings: Sequence[Finding]) -> Iterator[TextLine]:
         yield TextLine(f"... and {left_out} (the JSON report has them all)", indent=2)
 
 
-def nowhere(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]:
+def _nothing_compiled(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]:
     """Yield what to look for in ``test`` if a layer compiles nothing any more and nothing broke."""
     if not verdict.empties_a_layer or record.breaks or record.eager:
         return
@@ -179,7 +179,7 @@ def _lost_line(text: str) -> TextLine:
 # The lines that changed since the baseline, where the checkout is known.
 
 
-_MOST: Final = 3
+_MOST_CHANGED: Final = 3
 """The number of changed lines that are shown; the rest are counted."""
 
 
@@ -191,18 +191,23 @@ def with_changed(
     They are left out if the entry has one of them already. A loss has no line of its own, so a
     changed line is the first thing that is said of it.
     """
-    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
-    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
+    heads = [number for number, line in enumerate(lines) if line.kind in ("new", "lost")]
+    new = (number for number in heads if lines[number].kind == "new")
+    first = next(new, next(iter(heads), None))
     if first is None:
         return [*lines]
-    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
-    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
+    # The entry ends where the next one begins, with whatever sign: that of a gone place, too.
+    signs = (
+        number for number, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~")
+    )
+    end = min((number for number in (*heads, *signs) if number > first), default=len(lines))
     entry = "\n".join(line.text for line in lines[first:end])
-    commit, changed = source.changed_lines(places_of(verdict, record))
+    commit, changed = source.changed_lines(_places_of(verdict, record))
+    # With a blank after it, so that line 1 is not found in line 11.
     if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
         return [*lines]
     below = []
-    most = _MOST
+    most = _MOST_CHANGED
     if lines[first].kind == "lost":
         end, most = first + 1, 1
     for change in changed[:most]:
@@ -214,7 +219,7 @@ def with_changed(
     return [*lines[:end], *below, *lines[end:]]
 
 
-def places_of(verdict: Verdict, record: Record) -> list[Frame]:
+def _places_of(verdict: Verdict, record: Record) -> list[Frame]:
     """Return the places of all changes, what is behind them, and the calls that lead to them."""
     frames: dict[Frame, None] = {}
     for change in verdict.changes:

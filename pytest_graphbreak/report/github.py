@@ -47,7 +47,7 @@ def annotations(
     for cause in causes[:MOST]:
         first = cause.tests[0]
         words = (
-            _test_words(cause, red[first], number_of[first])
+            _test_words(cause, red[first], causes=number_of[first])
             if len(cause.tests) == 1
             else _shared_words(cause)
         )

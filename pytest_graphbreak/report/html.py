@@ -25,7 +25,7 @@ from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.root_causes import headline, root_causes
-from pytest_graphbreak.report.rows import Rows, Shared, clean, counts
+from pytest_graphbreak.report.rows import Rows, Shared, clean, was_and_now
 from pytest_graphbreak.report.standing import (
     NAMED,
     NOTHING,
@@ -75,6 +75,7 @@ def page_data(
         "kinds": {name: _kind(name) for name in ORDER},
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
+        # Of two runs of one profile, the page compares the second with the first.
         **({"before": 0} if len(runs) == 2 and runs[0].profile == runs[1].profile else {}),
         **({"unlisted": unlisted} if unlisted else {}),
         "noVerdict": notes.no_verdict,
@@ -111,7 +112,7 @@ def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[i
     return {
         id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
         if notes.accept
-        else Typed().accept(report.given or report.name, nodeid=test.nodeid)
+        else Typed().accept(report.path or report.name, nodeid=test.nodeid)
         for run in runs
         for report in run.reports
         for test in report.tests
@@ -224,6 +225,7 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
         "accept": clean(accept),
         "layers": [
             _layer(number, move, test, places)
+            # A test without graphs shows its deepest layer.
             for move in moves(test) or [Move(layer, None, 0) for layer in test.record.layers[-1:]]
         ],
         "ran": list(_runs_and_reads(test)),
@@ -235,7 +237,7 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
             for step in test.steps[:MOST_STEPS]
         ],
         "recompiles": sum(test.record.recompiles.values()),
-        "breaks": counts(None if was is None else len(was.breaks), len(test.record.breaks)),
+        "breaks": was_and_now(None if was is None else len(was.breaks), len(test.record.breaks)),
         "eager": _eager(test.record, was),
         "message": "\n".join(clean(line) for line in (test.message or "").split("\n")),
         "notes": [clean(note) for note in _notes(test)],
@@ -245,9 +247,9 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
 def _eager(record: Record, was: Values | None) -> Plain:
     """Return the numbers of places that left the compiler, of the layers that are compared."""
     if was is None:
-        return counts(None, len(record.eager))
+        return was_and_now(None, len(record.eager))
     layers = JUDGED | was.layers
-    return counts(len(was.eager), sum(item.layer in layers for item in record.eager))
+    return was_and_now(len(was.eager), sum(item.layer in layers for item in record.eager))
 
 
 def _runs_and_reads(test: TestReport) -> Iterator[Plain]:
@@ -258,7 +260,7 @@ def _runs_and_reads(test: TestReport) -> Iterator[Plain]:
             knows = baseline is not None and baseline.knows_runs(layer)
             was = getattr(baseline, word).get(layer, 0) if knows else None
             if now is not None and (now or was):
-                yield {"name": f"{layer} {word}", **counts(was, now)}
+                yield {"name": f"{layer} {word}", **was_and_now(was, now)}
 
 
 def _notes(test: TestReport) -> Iterator[str]:

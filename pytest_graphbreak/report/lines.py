@@ -73,9 +73,12 @@ def _body(finding: Finding, times: int = 1) -> Iterator[TextLine]:
         yield detail(finding.circumstances)
     yield from map(detail, finding.notes)
     for words, where in finding.places:
-        yield from at(where, times) if not words else [detail(f"{words} {position(where)}")]
-        yield from code(where) if words else ()
-        times = 1
+        if words:
+            yield detail(f"{words} {position(where)}")
+            yield from code(where)
+        else:
+            yield from at(where, times)
+        times = 1  # only the first place says how often
     yield from to_try(*finding.fix)
     yield from calls(finding.calls)
     yield from consequences(finding)

@@ -92,7 +92,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     _add_list(page, _environment(runs), len(runs), "run", limit // 8)
     _add_notices(page, runs, notes, limit // 16)
     # The table may take half of the space; the rest is for the reasons of the first tests.
-    shown = _table(page, rows, len(runs) > 1, limit // 2)
+    shown = _table(page, rows, names_runs=len(runs) > 1, limit=limit // 2)
     page.add(
         _passing_changes(passing_changes((test_name(test, run, runs), test) for run, test in rows))
     )
@@ -101,9 +101,9 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
     left_out = _details(page, folded)
-    if same := len(failing) - len(folded):
-        verb = "is" if same == 1 else "are"
-        page.add(f"\n{plural(same, 'more test')} {verb} red for the same causes.\n")
+    if others := len(failing) - len(folded):
+        verb = "is" if others == 1 else "are"
+        page.add(f"\n{plural(others, 'more test')} {verb} red for the same causes.\n")
     page.add(_unjudged_block(runs))
     page.limit += _RESERVE
     page.add(_left_out(len(rows) - shown, left_out))
@@ -188,7 +188,8 @@ def _causes(causes: RootCauses, size: int) -> str:
         left_out -= 1
     if left_out:
         lines.append(f"  ... and {plural(left_out, 'more cause')}")
-    return f"**{headline(causes)}**\n\n{safe.preformatted_block(chr(10).join(lines))}\n\n"
+    text = "\n".join(lines)
+    return f"**{headline(causes)}**\n\n{safe.preformatted_block(text)}\n\n"
 
 
 def _passing_changes(findings: Sequence[Finding]) -> str:
@@ -197,7 +198,8 @@ def _passing_changes(findings: Sequence[Finding]) -> str:
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""
-    return f"\n**{title}**\n\n{safe.preformatted_block(_shorten(chr(10).join(lines)))}\n"
+    text = _shorten("\n".join(lines))
+    return f"\n**{title}**\n\n{safe.preformatted_block(text)}\n"
 
 
 def _unjudged_block(runs: Sequence[ProfileRun]) -> str:
@@ -226,7 +228,9 @@ def _add_notices(
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
-        versions = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
+        versions = "".join(
+            f", {name} {_code(version, 40)}" for name, version in run.versions.items()
+        )
         yield f"- {_code(run.label)}{versions}: {standing_words(run.tests, 'no tests')}\n"
 
 
@@ -250,7 +254,11 @@ def _add_list(page: BoundedText, lines: Iterable[str], total: int, word: str, si
 
 
 def _table(
-    page: BoundedText, rows: Sequence[tuple[ProfileRun, TestReport]], many_runs: bool, limit: int
+    page: BoundedText,
+    rows: Sequence[tuple[ProfileRun, TestReport]],
+    *,
+    names_runs: bool,
+    limit: int,
 ) -> int:
     """Add the table of tests, and return how many rows fit.
 
@@ -258,11 +266,11 @@ def _table(
     """
     if not rows:
         return 0
-    run, line = ("| run ", "|---") if many_runs else ("", "")
-    head = f"\n| verdict {run}| test | graphs | graph breaks |\n|---{line}|---|---|---|\n"
+    column, line = ("| run ", "|---") if names_runs else ("", "")
+    head = f"\n| verdict {column}| test | graphs | graph breaks |\n|---{line}|---|---|---|\n"
     page.add(head)
-    for number, (at, test) in enumerate(rows):
-        row = _row(at if many_runs else None, test)
+    for number, (run, test) in enumerate(rows):
+        row = _row(run if names_runs else None, test)
         if page.size + len(row.encode()) > limit:
             if number > _UNFOLDED:
                 page.add(_FOLD_END)
@@ -276,6 +284,7 @@ def _table(
 
 
 def _row(run: ProfileRun | None, test: TestReport) -> str:
+    """Return the row of a test; ``run`` is None without a column of runs."""
     graphs = [
         f"{'**' if move.growth > 0 else ''}{str(move).replace('->', '→')}"
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"

@@ -30,7 +30,7 @@ from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import NAMES
+from pytest_graphbreak.report.counts import TOTAL_NAMES
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.standing import growth, weight
 from pytest_graphbreak.text.numbers import plural
@@ -95,7 +95,7 @@ def headline(causes: RootCauses) -> str:
     return f"{places} {verb} {of}{plural(causes.red, 'red test')}"
 
 
-def lines(causes: RootCauses, most: int = MOST) -> Iterator[TextLine]:
+def root_cause_lines(causes: RootCauses) -> Iterator[TextLine]:
     """Yield the lines of all causes and a blank line, for a terminal.
 
     There are none if no place explains a test, or if only one test failed: its failure is complete.
@@ -103,10 +103,10 @@ def lines(causes: RootCauses, most: int = MOST) -> Iterator[TextLine]:
     if causes.red < 2 or not causes.places:
         return
     yield TextLine(headline(causes), "title")
-    for cause in causes.findings[:most]:
+    for cause in causes.findings[:MOST]:
         yield from cause_lines(cause)
-    if len(causes.findings) > most:
-        yield TextLine(f"... and {plural(len(causes.findings) - most, 'more cause')}", indent=2)
+    if len(causes.findings) > MOST:
+        yield TextLine(f"... and {plural(len(causes.findings) - MOST, 'more cause')}", indent=2)
     yield BLANK
 
 
@@ -201,7 +201,7 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
         if total.kind == "ops":
             continue
         layer = f"{total.layer} " if total.layer else ""
-        what = NAMES.get(total.kind, total.kind)
+        what = TOTAL_NAMES.get(total.kind, total.kind)
         return f"{'more' if total.growth > 0 else 'fewer'} {layer}{what}, no place is known"
     if verdict.name == "lost":
         return "fewer captured operations"

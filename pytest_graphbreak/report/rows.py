@@ -114,7 +114,7 @@ class Rows:
                     "id": clean(finding.id) or None,
                     "reason": self.shared.text(finding.reason),
                     "at": self.shared.frame(finding.where),
-                    "counts": [counts(None, 0) for _ in range(self._runs)],
+                    "counts": [was_and_now(None, 0) for _ in range(self._runs)],
                     "stack": [],
                     "more": [],
                     "graphs": [],
@@ -133,8 +133,8 @@ class Rows:
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
             breaks = (item for item in finding.items if isinstance(item, Break))
-            said = chain(*((item.explanation, *item.hints) for item in breaks))
-            row["more"] = [self.shared.text(text) for text in filter(None, said)]
+            texts = chain(*((item.explanation, *item.hints) for item in breaks))
+            row["more"] = [self.shared.text(text) for text in filter(None, texts)]
             if finding.raising_line != NOWHERE:
                 row["raised"] = self.shared.frame(finding.raising_line)
 
@@ -161,7 +161,8 @@ def _key(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def counts(was: int | None, now: int) -> Plain:
+def was_and_now(was: int | None, now: int) -> Plain:
+    """Return the two counts of a cell: that of the baseline, None if there is none, and now."""
     return {"was": was, "now": now}
 
 

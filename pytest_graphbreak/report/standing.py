@@ -26,6 +26,7 @@ REPORTED: Final = "new (reported)"
 UNJUDGED: Final = "not judged"
 """A test that compiled something in a run without the gate; its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
+"""What comes right after a verdict in that order."""
 ORDER: Final = tuple(chain(*((name, *_BESIDE.get(name, ())) for name in VERDICTS)))
 """All standings of tests, the most urgent first: verdicts, or what replaces them."""
 NAMED: Final = ORDER[: ORDER.index("ok")]

@@ -21,9 +21,9 @@ from pytest_graphbreak.report.root_causes import (
     by_nodeid,
     passing_changes,
     passing_lines,
+    root_cause_lines,
     root_causes,
 )
-from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.standing import (
     acceptable,
     count_standings,
@@ -79,7 +79,7 @@ def header(outcome: Outcome) -> str:
 
 def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
-    yield from cause_lines(root_causes(by_nodeid(outcome.final)))
+    yield from root_cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     changes = passing_changes(by_nodeid(outcome.final))
     yield from passing_lines(changes)

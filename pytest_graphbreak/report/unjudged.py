@@ -17,7 +17,7 @@ from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import layer_counts, made_of, totals
+from pytest_graphbreak.report.counts import graphs_and_breaks, layer_counts, made_of
 from pytest_graphbreak.report.failure import MOST_PLACES, measured_with
 from pytest_graphbreak.report.lines import code, count_line, counted_lines, lines, position
 from pytest_graphbreak.report.standing import tests_without_judgement, weight
@@ -37,7 +37,7 @@ _DEPTH: Final = 15
 """Columns before a source line."""
 
 Homes = Mapping[str, Sequence[tuple[Frame, int]]]
-"""By title, the source lines that graphs come from, with their numbers of graphs."""
+"""By title, the source lines that graphs come from (their homes), with their numbers of graphs."""
 
 
 def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
@@ -151,7 +151,7 @@ def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
 
 def describe(record: Record) -> list[TextLine]:
     """Return the record of a test that failed by itself, for the section below its traceback."""
-    text = [TextLine(totals(record))]
+    text = [TextLine(graphs_and_breaks(record))]
     for layer in record.layers:
         if parts := made_of(layer, record):
             text.append(TextLine(f"{layer}: {parts}", indent=2))
@@ -173,7 +173,7 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
     findings = findings_of_record(record)
     return [
         TextLine(f"{name}   {ended}"),
-        *starmap(counted_row, counts(record)),
+        *starmap(counted_row, counted_rows(record)),
         *found_lines(findings),
         *home_lines(homes_of(record, record.headline)),
         *pages(findings),
@@ -181,7 +181,7 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
     ]
 
 
-def counts(record: Record) -> Iterator[tuple[str, str]]:
+def counted_rows(record: Record) -> Iterator[tuple[str, str]]:
     """Yield the counts of each layer, deepest first, and why a count cannot be trusted."""
     for layer in reversed(LAYERS):
         if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):

@@ -28,16 +28,16 @@ PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "spli
 class CollectedTests(Struct):
     """The tests that were collected, after all deselection.
 
-    ``whole`` are files from which nothing was deselected. ``scopes`` are files and functions that
-    were collected completely before any deselection, ``left`` the deselected tests; with these,
-    many partial runs can be judged together.
+    ``complete_files`` are those from which nothing was deselected. ``collected_whole`` are files
+    and functions that were collected completely before any deselection, ``deselected_tests`` what
+    was then left out; with these, many partial runs can be judged together.
     """
 
     nodeids: list[str] = []
     deselected: int = 0
-    whole: list[str] = []
-    scopes: list[str] = []
-    left: list[str] = []
+    complete_files: list[str] = []
+    collected_whole: list[str] = []
+    deselected_tests: list[str] = []
 
 
 class Collector:
@@ -47,7 +47,8 @@ class Collector:
         self.collected = CollectedTests()
         self._config = config
         self._partial = is_partial(config)
-        self._files: dict[str, bool] = {}
+        self._is_collected: dict[str, bool] = {}
+        """Whether a file was collected without an error."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -57,9 +58,11 @@ class Collector:
         report = yield
         if isinstance(collector, pytest.File) and not isinstance(collector, pytest.Package):
             file = file_of(collector.nodeid)
-            self._files[file] = self._files.get(file, True) and report.outcome == "passed"
+            is_whole = report.outcome == "passed"
+            self._is_collected[file] = self._is_collected.get(file, True) and is_whole
         return report
 
+    # The outermost: it sees the tests before all deselection, and after it.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
@@ -67,16 +70,18 @@ class Collector:
         names = [canonical(item) for item in items]
         before = Counter(file_of(name) for name in names)
         # A file that lost all of its tests was also collected completely.
-        empty = [file for file, seen in self._files.items() if seen and file not in before]
-        self.collected.scopes = collected_whole(self._config, names, empty)
+        empty = [
+            file for file, is_whole in self._is_collected.items() if is_whole and file not in before
+        ]
+        self.collected.collected_whole = collected_whole(self._config, names, empty)
         yield
         self.collected.nodeids = [canonical(item) for item in items]
         selected = set(self.collected.nodeids)
-        self.collected.left = [name for name in names if name not in selected]
+        self.collected.deselected_tests = [name for name in names if name not in selected]
         after = Counter(file_of(name) for name in self.collected.nodeids)
         if not self._partial:
             complete = [file for file, count in before.items() if after[file] == count]
-            self.collected.whole = sorted([*complete, *empty])
+            self.collected.complete_files = sorted([*complete, *empty])
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self.collected.deselected += len(items)

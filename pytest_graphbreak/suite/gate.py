@@ -159,6 +159,7 @@ class Gate:
             return
         from pytest_graphbreak.measuring.measure import follow
 
+        # Entered here, and left by pytest's clean-up.
         following = ExitStack()
         following.enter_context(follow(self.settings.root))
         config.add_cleanup(following.close)
@@ -203,17 +204,17 @@ class Gate:
         backend.attach()
         config.add_cleanup(backend.detach)
 
-    def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
+    def log_tt_if_counted(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
         """Turn on the log of the TT plugin until the end of the session, if tests may use TT.
 
         This has to happen before the plugin is loaded, since it then reads its variables. Unless an
         option asks for it, it happens only if a test of ``items`` is to be counted.
         """
         if not self._logs_tt and (self.settings.active or any(map(is_counted, items))):
-            self.count_tt(config)
+            self.log_tt(config)
 
-    def count_tt(self, config: pytest.Config) -> None:
-        """Turn on the log like ``log_tt``, for a test that is certainly counted."""
+    def log_tt(self, config: pytest.Config) -> None:
+        """Turn on the log like ``log_tt_if_counted``, for a test that is certainly counted."""
         from pytest_graphbreak.config.device import runs_tt
 
         if not self._logs_tt and runs_tt(self.settings.device):

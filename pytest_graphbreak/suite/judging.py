@@ -107,4 +107,5 @@ def _explain(
 
 def _versions(record: Record) -> dict[str, str]:
     """Return the versions of the compilers that made the graphs of a record."""
-    return {name: at for name in compilers(record.layers) if (at := version(name))}
+    versions = {name: version(name) for name in compilers(record.layers)}
+    return {name: installed for name, installed in versions.items() if installed}

@@ -34,7 +34,7 @@ from pytest_graphbreak.model.record import Record
 _T = TypeVar("_T")
 
 
-class Left(Struct, frozen=True):
+class Leaked(Struct, frozen=True):
     """What a test left: the settings by name, and the notes for the record."""
 
     settings: Plain = {}
@@ -53,6 +53,7 @@ class Leaks:
         self._unusual: Plain = {}
         self._faults: list[str] = []
         self._stuck: dict[Key, str] = {}
+        """What could not be put back, and why; it stays as it is for all tests to come."""
         self._imports: AroundImports | None = None
         self._importing: Snapshot | None = None
 
@@ -96,26 +97,28 @@ class Leaks:
             return replace(record, errors=(*record.errors, *faults))
         return record.with_notes(*faults)
 
-    def settle(self) -> Left:
+    def settle(self) -> Leaked:
         """Restore, after the tear-down, what is still as the call left it. Once for each call."""
         self.end()
         before, after, changed = self._before, self._after, self._changed
         self._before, self._after, self._changed = None, None, []
         self._unusual, self._faults = {}, []
         if before is None or after is None or not changed:
-            return Left()
+            return Leaked()
         try:
             now = take()
+            # What was changed since the call is of a fixture or the tear-down, but for what was
+            # deleted: monkeypatch of pytest 9.2 deletes entries to put them back.
             others = {*changed_keys(after, now)} - {*deleted_entries(now)}
             leaked = [key for key in changed if key not in others]
             settings = changes(before, now, leaked)
         except SettingsError as fault:
-            return Left(notes=(f"{self._test}: {fault}",))
+            return Leaked(notes=(f"{self._test}: {fault}",))
         return self._put_back(before, dict(zip(leaked, settings, strict=True)))
 
-    def _put_back(self, before: Snapshot, leaked: dict[Key, Setting]) -> Left:
+    def _put_back(self, before: Snapshot, leaked: dict[Key, Setting]) -> Leaked:
         if not leaked:
-            return Left()
+            return Leaked()
         words = "put back after it" if self._puts_back else "it stays, since tests are not isolated"
         for key in leaked if self._puts_back else ():
             try:
@@ -125,7 +128,7 @@ class Leaks:
                 words = str(fault)
         settings = sorted(leaked.values(), key=lambda setting: setting.name)
         note = f"{self._test} left {', '.join(map(str, settings))}; {words}"
-        return Left({setting.name: setting.after for setting in settings}, (note,))
+        return Leaked({setting.name: setting.after for setting in settings}, (note,))
 
     def _before_import(self) -> None:
         self._importing = self._take()

@@ -114,6 +114,8 @@ def is_xfail(item: pytest.Item) -> bool:
             *mark.args,
             *([mark.kwargs["condition"]] if "condition" in mark.kwargs else ()),
         )
-        if not conditions or any(c for c in conditions if not isinstance(c, str)):
+        if not conditions or any(
+            condition for condition in conditions if not isinstance(condition, str)
+        ):
             return True
     return False

@@ -90,17 +90,23 @@ class TestWindow:
 
 
 class Phases:
-    """Opens and closes the window of each test. There is one for each pytest session."""
+    """Opens and closes the window of each test. There is one for each pytest session.
+
+    Its wrappers of set-up and tear-down are the innermost of all plugins' (``trylast``), as is that
+    of the call in ``plugin``; that of fixtures is the outermost.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._settings = gate.settings
-        self._coming: pytest.Item | None = None
-        self._around: Measurement | None = None
+        self._setting_up: pytest.Item | None = None
+        self._around_setup: Measurement | None = None
+        """What the set-up compiles until the window of the test opens."""
         self._window: TestWindow | None = None
-        self._measured: pytest.Item | None = None
+        self._window_of: pytest.Item | None = None
         self._leaks: Leaks | None = None
         self._fault = ""
+        """The error in the baseline file of the test."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -124,7 +130,7 @@ class Phases:
         set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
         self.end()
         entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
-        self._coming, self._around = item, Measurement(self._settings.root)
+        self._setting_up, self._around_setup = item, Measurement(self._settings.root)
         try:
             return (yield)
         except BaseException:  # by its own fixtures, or skipped by one: reported, not judged
@@ -132,8 +138,8 @@ class Phases:
                 reports.not_judged(entry, self._close(entry))
             raise
         finally:
-            self._coming = None
-            reports.add_around(entry, "setup", self._around.close().graphs)
+            self._setting_up = None
+            reports.add_around(entry, "setup", self._around_setup.close().graphs)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(
@@ -141,8 +147,8 @@ class Phases:
     ) -> Generator[None, object, object]:
         """Follow a fixture; the first one of function scope opens the window of its test."""
         if request.scope == "function":
-            if self._coming is not None and self._window is None:
-                self._open(self._coming)
+            if self._setting_up is not None and self._window is None:
+                self._open(self._setting_up)
             with self._fixture():
                 return (yield)
         if self._window is None:
@@ -170,14 +176,14 @@ class Phases:
         if self._leaks is not None:
             leaked = self._leaks.settle()
             if leaked.notes:
-                reports.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
+                reports.add_leaks(item.stash[ENTRY], leaked.settings, leaked.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
         set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
         entry = reports.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
-        if self._window is None or self._measured is not item:
+        if self._window is None or self._window_of is not item:
             self._open(item)
         assert self._window is not None
         try:
@@ -219,7 +225,7 @@ class Phases:
             self._leaks.settle()
         if self._window is not None:
             self._window.close()
-            self._window = self._measured = None
+            self._window = self._window_of = None
 
     def _begin(self, nodeid: str, *, put_back: bool) -> None:
         """Begin to follow what the call of a test sets and leaves."""
@@ -234,17 +240,17 @@ class Phases:
     def _open(self, item: pytest.Item) -> None:
         """Open the window of a test; what is compiled from now on belongs to the test."""
         self.end()
-        if self._around is not None:
-            self._around.close()
+        if self._around_setup is not None:
+            self._around_setup.close()
         cold = self._settings.isolate and is_isolated(item)
         self._window = TestWindow(self._settings.root, canonical(item), cold=cold)
-        self._measured = item
+        self._window_of = item
 
     def _close(self, entry: Plain) -> Record:
         """Close the window of a test; ``entry`` gets the share of its fixtures."""
         window = self._window
         assert window is not None
-        self._window = self._measured = None
+        self._window = self._window_of = None
         if self._leaks is not None:
             self._leaks.end()
         record = window.close()

@@ -61,7 +61,7 @@ def counts(graphs: Mapping[str, int]) -> dict[str, int]:
     return {layer: count for layer, count in graphs.items() if count}
 
 
-def add_left(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
+def add_leaks(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
     """Add the settings of torch that the call of a test left, after its tear-down."""
     entry["leaks"] = settings
     record = entry.setdefault("record", {})
@@ -102,13 +102,13 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     Only the report of a whole phase carries it. A subtest's report is made while the call phase
     still runs; it only records whether a subtest failed.
     """
-    block = _block(call)
+    block = _entry_of_block(call)
     if block:
         report.graphbreak_block = True  # type: ignore[attr-defined]
         report.sections[:] = _without_trace(report.sections)
     if ENTRY not in item.stash:  # it is not measured
         return
-    if call.when == "call" and item.stash.get(RUNNING, False):
+    if call.when == "call" and item.stash.get(RUNNING, False):  # of a subtest
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
     entry = item.stash[ENTRY]
@@ -154,7 +154,7 @@ def colour(report: pytest.TestReport) -> None:
         report.longrepr = FailureText(lines, report.location, line=is_line)  # type: ignore[assignment]
 
 
-def _block(call: pytest.CallInfo[Any]) -> Plain:
+def _entry_of_block(call: pytest.CallInfo[Any]) -> Plain:
     """Return the entry of a block, ``with graph_budget(...)`` or ``observe``, that failed."""
     watch = sys.modules.get("pytest_graphbreak.measuring.watch")
     error = call.excinfo.value if call.excinfo else None

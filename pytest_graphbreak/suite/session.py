@@ -91,8 +91,8 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
-        self._told: dict[Hashable, str] = {}
-        """The test whose failure tells of a cause."""
+        self._first_test_of: dict[Hashable, str] = {}
+        """The test whose failure tells of a cause in full."""
         self.written: Path | None = None
         self._is_whole = False
         self.outcome = summary.Outcome(
@@ -114,10 +114,12 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
+        # That of ``FailureText``, which ``reports.colour`` made in an earlier hook.
         shorten = getattr(report.longrepr, "shorten", None)
         if shorten is not None and data.get("failed_by") == "gate" and not data.get("block"):
-            causes = places_of_failure(json_report.entry(nodeid, "failed", data, "gate", 1))
-            tests = dict.fromkeys(self._told.setdefault(cause, nodeid) for cause in causes)
+            test = json_report.entry(nodeid, "failed", data, failed_by="gate", attempts=1)
+            causes = places_of_failure(test)
+            tests = dict.fromkeys(self._first_test_of.setdefault(cause, nodeid) for cause in causes)
             if tests and nodeid not in tests:
                 shorten(" and ".join(tests))
 
@@ -151,7 +153,11 @@ class Session:
         outcome = self.outcome
         outcome.tests = [
             json_report.entry(
-                nodeid, tally.outcome or "crashed", tally.data, tally.failed_by, tally.attempts
+                nodeid,
+                tally.outcome or "crashed",
+                tally.data,
+                failed_by=tally.failed_by,
+                attempts=tally.attempts,
             )
             for nodeid, tally in self.tallies.items()
         ]
@@ -188,17 +194,18 @@ class Session:
 
     def _unmeasured_tests(self) -> list[str]:
         """Return the tests that ran, or should have run, and were not measured."""
-        seen = self.tallies.items()
-        crashed = [nodeid for nodeid, tally in seen if tally.outcome in (None, "crashed")]
+        ran = self.tallies.items()
+        crashed = [nodeid for nodeid, tally in ran if tally.outcome in (None, "crashed")]
         blind = [
             nodeid
-            for nodeid, tally in seen
+            for nodeid, tally in ran
             if tally.outcome in ("passed", "xpassed") and "verdict" not in tally.data
         ]
-        never: list[str] = []
+        not_run: list[str] = []
         if crashed:
-            never = [n for n in self.collector.collected.nodeids if n not in self.tallies]
-        return list(dict.fromkeys((*crashed, *blind, *never)))
+            collected = self.collector.collected.nodeids
+            not_run = [nodeid for nodeid in collected if nodeid not in self.tallies]
+        return list(dict.fromkeys((*crashed, *blind, *not_run)))
 
     def _complete_files(self) -> list[str]:
         """Return the files that were collected completely and of which every test ran."""
@@ -208,7 +215,7 @@ class Session:
             if nodeid not in self.tallies
         }
         unfinished |= {file_of(nodeid) for nodeid in self.outcome.unmeasured}
-        return [file for file in self.collector.collected.whole if file not in unfinished]
+        return [file for file in self.collector.collected.complete_files if file not in unfinished]
 
     def _settle_baselines(self) -> None:
         """Find stale entries; write if update, record or prune is requested."""
@@ -237,13 +244,13 @@ class Session:
 
     def _measurements(self) -> Iterator[Measured]:
         """Yield the records to write: of tests that passed and could be observed."""
-        versions = self.outcome.environment
         for test in self.outcome.tests:
             if test.outcome not in ("passed", "xpassed") or test.record.errors:
                 continue
             if test.nodeid in self.outcome.unmeasured or not self._is_to_write(test):
                 continue
-            yield measurement(test.nodeid, self.gate.profile, versions, test.record)
+            environment = self.outcome.environment
+            yield measurement(test.nodeid, self.gate.profile, environment, test.record)
 
     def _is_to_write(self, test: TestReport) -> bool:
         if not (self.settings.update or self.settings.record):
@@ -268,8 +275,8 @@ class Session:
             complete_files=tuple(outcome.complete_files or self._complete_files()),
             unmeasured=tuple(outcome.unmeasured),
             stale=tuple(item.nodeid for item in outcome.stale),
-            collected_whole=tuple(collected.scopes),
-            deselected_tests=tuple(collected.left),
+            collected_whole=tuple(collected.collected_whole),
+            deselected_tests=tuple(collected.deselected_tests),
             shard=shard(self.config),
         )
         return RunReport(outcome.environment, tuple(outcome.tests), session, name="this run")
@@ -327,8 +334,9 @@ def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
     elif report.failed or str(report.outcome) == "rerun":
         # rerunfailures calls a failed attempt ``rerun``; a new set-up report follows.
         tally.outcome = "failed"
-        ours = report.when == "call" or hasattr(report, "graphbreak_block")
-        tally.failed_by = tally.data.get("failed_by", "test") if ours else "test"
+        # The gate fails a test in its call, or by a block wherever that is.
+        may_be_ours = report.when == "call" or hasattr(report, "graphbreak_block")
+        tally.failed_by = tally.data.get("failed_by", "test") if may_be_ours else "test"
     elif report.skipped and report.when != "teardown":
         tally.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
     elif report.when == "call":

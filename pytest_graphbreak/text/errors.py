@@ -8,7 +8,7 @@ from collections.abc import Sequence
 class UserError(ValueError):
     """A request that cannot be fulfilled. The message has the thing, the place and the next step.
 
-    A command ends with it and with exit code 2. ``words`` are those of a program that failed.
+    A command ends with it and with exit code 2. ``words`` are the output of a program that failed.
     """
 
     words: Sequence[str] = ()

@@ -25,6 +25,8 @@ NARROWEST: Final = 40
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
 """Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
+_GLUE: Final = "\0"
+"""Stands for a blank at which no row may end, until the rows are made."""
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """The positions at which a path or node id that is wider than the terminal may be broken."""
 
@@ -149,27 +151,27 @@ def _hang(line: TextLine, width: int) -> int:
 
 def _fill(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
-    room = width - min(hang, max(4, line.indent))
-    prepared = _join_code(line.text.rstrip(), room)
+    least = min(hang, max(4, line.indent))
+    prepared = _join_code(line.text.rstrip(), width - least)
     words = f"{line.head}{prepared}"
-    if max(map(len, words.split()), default=0) + hang > width:
-        hang = min(hang, max(4, line.indent))
+    if max(map(len, words.split()), default=0) + hang > width:  # a word has no room there
+        hang = least
     column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    columns = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in others)
+    columns = (part.replace(" ", _GLUE) if len(part) <= width - hang else part for part in others)
     lead = before.rstrip() or before
-    text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *columns))
-    parts = wrap(text, width, rest=" " * hang)
-    first, *rows = [part.replace("\0", " ") for part in parts]
+    text = lead.replace(" ", _GLUE) + before[len(lead) :] + "   ".join((column, *columns))
+    parts = wrap(text, width, further=" " * hang)
+    first, *rows = [part.replace(_GLUE, " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
 
 
 def _join_code(text: str, room: int) -> str:
     """Return the text with code as one word, where it fits with what stands right beside it."""
-    joined = _PASTED.sub(lambda match: match[0].replace(" ", "\0"), text)
+    joined = _PASTED.sub(lambda match: match[0].replace(" ", _GLUE), text)
     words = joined.split(" ")
-    return " ".join(word if len(word) <= room else word.replace("\0", " ") for word in words)
+    return " ".join(word if len(word) <= room else word.replace(_GLUE, " ") for word in words)
 
 
 def _continue_command(line: TextLine, width: int) -> list[Row]:
@@ -182,7 +184,7 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
     before = " " * line.indent + line.head
     is_column = len(before) + len(line.text) <= hang
     rows = [] if is_column else _fill(replace(line, command=""), width)
-    if max(map(len, words)) + hang + 2 > width:
+    if max(map(len, words)) + hang + 2 > width:  # with a blank and the backslash
         hang = min(hang, max(4, line.indent))
     indent = before + line.text if is_column else " " * hang
     start = ""
@@ -227,13 +229,13 @@ def _stack_cells(row: Sequence[str], width: int) -> Iterator[str]:
         yield from (f"    {part}" for part in wrap(cell, width - 4))
 
 
-def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in rows, wrapped only at blanks; ``first`` and ``rest`` begin the rows."""
+def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return a text in rows, wrapped only at blanks; ``first`` and ``further`` begin the rows."""
     return textwrap.wrap(
         text,
         width,
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=further,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -35,7 +35,7 @@ def test_an_archive_as_github_keeps_it(tmp_path: Path) -> None:
     )
     first, second = load_all([path])
     assert (first.name, second.name) == (f"{path}/a/graphs.json", f"{path}/graphs.json")
-    assert {first.given, second.given} == {path}
+    assert {first.path, second.path} == {path}
     assert second.tests[0].nodeid == "t.py::two"
 
 

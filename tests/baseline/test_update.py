@@ -753,7 +753,7 @@ def test_a_preview_holds_for_files_that_are_as_they_were(case: Case) -> None:
     same = [seen("test_a", {"dynamo": 3}), seen("test_b", {"dynamo": 1})]
     before = preview(case.directory, same)
     changes = update(case.directory, same, previewed=before)
-    assert changes.read[0] is before.read[0]
+    assert changes.planned[0] is before.planned[0]
     assert "{dynamo: 3}" in case.text
 
 

@@ -52,11 +52,11 @@ class Replay:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        from pytest_graphbreak.suite.reports import ENTRY, add_left
+        from pytest_graphbreak.suite.reports import ENTRY, add_leaks
 
         test = self.tests[item.nodeid]
         if call.when == "teardown" and ENTRY in item.stash:
-            add_left(item.stash[ENTRY], test["leaks"], filter(None, [test["note"]]))
+            add_leaks(item.stash[ENTRY], test["leaks"], filter(None, [test["note"]]))
             item.stash[ENTRY] |= {
                 phase: {"graphs": counts} for phase, counts in test["setup"]["phases"].items()
             }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.judging.guards import names_of, repeats
+from pytest_graphbreak.judging.folding import series_of
+from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.model.record import Frame, Recompile
 
 pytestmark = pytest.mark.pure
@@ -19,14 +20,14 @@ def again(graph: str, reason: str, layer: str = "dynamo") -> Recompile:
 
 def test_recompiles_of_one_guard_are_one_group_whatever_their_values() -> None:
     items = [again("0/1", "n == 3"), again("0/2", "n == 4"), again("0/3", "m == 4")]
-    graphs = [[item.graph for item in group.items] for group in repeats(items)]
+    graphs = [[item.graph for item in group.items] for group in series_of(items)]
     assert graphs == [["0/1", "0/2"], ["0/3"]]
 
 
 def test_other_values_and_other_places_are_groups_of_their_own() -> None:
     other = replace(again("1/1", "n == 3 (n is 4 now)"), where=Frame("b.py", "g", 1, "g(x)"))
     items = [again("0/1", "n == 3 (n is 4 now)"), again("0/2", "m == 3 (m is 4 now)"), other]
-    assert len(repeats(items)) == 3
+    assert len(series_of(items)) == 3
 
 
 @pytest.mark.parametrize(
@@ -44,4 +45,4 @@ def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
         Recompile("dynamo", "0/1", "n == 3", outer),
         Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
     ]
-    assert [reported.items[0].graph for reported in repeats(items)] == ["0/1", "1/1"]
+    assert [reported.items[0].graph for reported in series_of(items)] == ["0/1", "1/1"]

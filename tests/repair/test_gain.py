@@ -87,7 +87,7 @@ def test_a_model_is_not_left_out_for_the_graph_of_its_optimizer() -> None:
     before = Trial(structs.replace(record(2), graph_list=(model, optimizer)))
     after = Trial(structs.replace(record(1), graph_list=(optimizer,)))
     assert no_gain(before, after) == "less is compiled (100 -> 0 operations)"
-    assert not no_gain(before, after, compiled=True)
+    assert not no_gain(before, after, all_compiled=True)
 
 
 @pytest.mark.parametrize(("xla", "gain"), [(34, False), (32, True)])

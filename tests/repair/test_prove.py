@@ -127,7 +127,7 @@ def test_it_is_said_what_was_compared_and_what_was_not() -> None:
         "1 program, 2 drawn calls; not compared: lines of stdout, 1 drawn call that does not end, "
         "files of native code and other processes, devices other than cpu"
     )
-    changed = Comparison(changed="f is called 2 times in place of 3", alone=True)
+    changed = Comparison(changed="f is called 2 times in place of 3", by_program=True)
     assert (
         Proof(trial, trial, changed)
         .compared()

@@ -30,7 +30,7 @@ def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
     (tmp_path / "models" / "net.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     with bench(120) as trials:
-        trial = trials.measure(parse("models/net.py"), outputs=False, alone=True)
+        trial = trials.measure(parse("models/net.py"), outputs=False, new_python=True)
     assert trial.error is None
     assert trial.record.graphs == {"dynamo": 1}
     assert trial.lines["stdout"] == ["a"]

@@ -22,7 +22,7 @@ NOWHERE = CheckoutSources(None)
 def reported(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
     read = as_tests(*tests)
     gated = {test.nodeid for test in read if explain.is_compared(test)}
-    return [explain.to_dict(one, sources, Typed(), gated) for one in explain.findings(read)]
+    return [explain.finding_dict(one, sources, Typed(), gated) for one in explain.findings(read)]
 
 
 def test_a_marker_is_verified_without_baselines() -> None:

@@ -12,7 +12,7 @@ from pytest_graphbreak.report.checkout import (
     CheckoutSources,
     Hunk,
     changed_since,
-    read,
+    read_hunks,
 )
 from tests.checkout import commit, git
 
@@ -122,11 +122,11 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_hunks_of_a_diff() -> None:
-    assert read(DIFF) == {
+    assert read_hunks(DIFF) == {
         "model.py": (Hunk(3, 1, ["a"]), Hunk(10, 2, [])),
         "gone.py": (Hunk(3, 0, ["e", "f"]),),
     }
-    assert read("") == {}
+    assert read_hunks("") == {}
 
 
 def test_lines_that_are_edited_or_committed_later(checkout: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Record
-from pytest_graphbreak.report.counts import counts, headline, totals
+from pytest_graphbreak.report.counts import changed_counts, graphs_and_breaks, headline
 from tests.changes import total
 
 pytestmark = pytest.mark.pure
@@ -46,8 +46,8 @@ def test_what_moved_most_comes_first() -> None:
 
 
 def test_totals_of_what_made_nothing() -> None:
-    assert totals(NONE) == "0 xla graphs"
-    assert totals(Record()) == "nothing was compiled"
+    assert graphs_and_breaks(NONE) == "0 xla graphs"
+    assert graphs_and_breaks(Record()) == "nothing was compiled"
 
 
 def test_a_line_has_each_count_once_and_what_is_gone_first() -> None:
@@ -59,7 +59,7 @@ def test_a_line_has_each_count_once_and_what_is_gone_first() -> None:
             replace(step(1, 2, "break"), verdict="improved"),
         ),
     )
-    (line,) = counts(verdict, BOTH, ops=verdict.ops)
+    (line,) = changed_counts(verdict, BOTH, ops=verdict.ops)
     assert str(line) == (
         "  dynamo 1 -> 0, xla 1 -> 4, xla recompiles 0 -> 2, breaks 2 -> 1, "
         "xla 4 where the marker allows 2, captured operations 12 -> 2 (xla)"
@@ -69,5 +69,5 @@ def test_a_line_has_each_count_once_and_what_is_gone_first() -> None:
 def test_layers_whose_operations_fell_alike_are_named_together() -> None:
     fewer = [total("ops", layer, before=12, after=2) for layer in ("dynamo", "xla")]
     verdict = Verdict("lost", tuple(fewer))
-    (line,) = counts(verdict, BOTH, ops=verdict.ops)
+    (line,) = changed_counts(verdict, BOTH, ops=verdict.ops)
     assert str(line) == "  captured operations 12 -> 2 (dynamo, xla)"

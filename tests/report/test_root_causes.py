@@ -11,7 +11,7 @@ from pytest_graphbreak.report.root_causes import (
     RootCauses,
     by_nodeid,
     headline,
-    lines,
+    root_cause_lines,
     root_causes,
 )
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
@@ -115,7 +115,7 @@ def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
 
 def test_lines_are_bounded() -> None:
     many = [red(f"t.py::test[{n}]", place(line=n, code=f"x{n}" * 1000)) for n in range(1, 500)]
-    shown = list(map(str, lines(causes(*many))))
+    shown = list(map(str, root_cause_lines(causes(*many))))
     assert shown[-2:] == ["  ... and 489 more causes", ""]
     assert len(shown) < 70
     assert max(map(len, shown)) < 500

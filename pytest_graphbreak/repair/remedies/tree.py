@@ -26,7 +26,7 @@ _LOOSE: Final = (
 )
 
 
-class Tree(Struct, frozen=True, eq=False, dict=True):
+class Tree(Struct, frozen=True, eq=False, dict=True):  # the dict holds cached properties
     """A parsed file with what libcst knows about it."""
 
     source: str
