@@ -7,10 +7,12 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +72,7 @@ def run(
         while select.select([ours], [], [], SILENCE)[0]:
             shown += os.read(ours, 65536)
             if waiting and shown.endswith(b"] "):
+                time.sleep(0.2)  # Python shows a question a moment before it hears Ctrl-C there
                 os.write(ours, waiting.pop(0).encode())
         process.kill()
     except OSError:
@@ -80,6 +83,10 @@ def run(
 
 
 def _take_terminal() -> None:
-    """Make the terminal that of a session of its own, so that Ctrl-C is a signal there."""
+    """Make the terminal that of a session of its own, so that Ctrl-C is a signal there.
+
+    A run in a shell's background has turned that signal off.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
