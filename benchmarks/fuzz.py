@@ -34,7 +34,7 @@ def _log(directory: Path) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         file.write_bytes(data)
         reading = read(str(file), places)
-        assess(reading, None)
+        assess(reading)
 
     return run
 

@@ -26,7 +26,7 @@ from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.match import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.inductor import observer as inductor
-from pytest_graphbreak.layers.xla import explain
+from pytest_graphbreak.layers.xla import lazy
 
 if sys.version_info >= (3, 11):
     from re import _constants as constants  # type: ignore[attr-defined]
@@ -398,7 +398,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         r"\bblock\b'?\]?[.)]"
     ],
     "layers/inductor/observer.py:pattern": lambda: [pattern for pattern, _ in inductor.WORDS],
-    "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
+    "layers/xla/lazy.py:pattern": lambda: [one.pattern for one, _ in lazy.READERS],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),
 }

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_graphbreak.layers.tt import logfile
-from pytest_graphbreak.layers.xla import reports
+from pytest_graphbreak.layers.xla import debug_file
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.logs.tt import SURE
 from pytest_graphbreak.text.numbers import plural
@@ -152,7 +152,7 @@ def _dynamo_gaps(reading: Reading) -> Iterator[str]:
 
 def _commands(reading: Reading) -> Iterator[str]:
     """Yield all commands that lead to a log without gaps."""
-    variables = {"TORCH_LOGS": TORCH_LOGS, **reports.VARIABLES}
+    variables = {"TORCH_LOGS": TORCH_LOGS, **debug_file.VARIABLES}
     if reading.tt.is_there or not reading.record.layers:
         yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
         variables = {**logfile.WANTED["full"], **variables}

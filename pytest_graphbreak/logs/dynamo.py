@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
+from pytest_graphbreak.logs import dynamo_texts
 from pytest_graphbreak.logs.dynamo_attempts import (
     Guards,
     LoggedAttempt,
@@ -24,8 +25,8 @@ from pytest_graphbreak.logs.dynamo_attempts import (
     is_recompile,
     parent,
 )
-from pytest_graphbreak.logs.dynamo_records import TorchRecord
 from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.logs.torch_lines import TorchRecord
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
@@ -210,8 +211,8 @@ class Dynamo:
 
     def _break(self, process: Process, record: TorchRecord) -> None:
         attempt = process.attempts.get(record.id)
-        message, traced, place = messages.read_break(record.text)
-        why = messages.cut_reason(messages.reason(message))
+        message, traced, place = dynamo_texts.read_break(record.text)
+        why = dynamo_texts.cut_reason(messages.reason(message))
         # Torch logs a second break at a line without its stack: it has that of the first.
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
@@ -255,7 +256,7 @@ class Dynamo:
         attempt = process.attempts.get(record.id) or process.begun_at(code)
         if attempt is None:
             attempt = LoggedAttempt.at_code(process.name(record.id), code)
-        self._leave(attempt, attempt.why_broke or messages.last_exception(record.text))
+        self._leave(attempt, attempt.why_broke or dynamo_texts.last_exception(record.text))
 
     # Recompiles
 
@@ -269,7 +270,7 @@ class Dynamo:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
-        guards = tuple(guard[: messages.LONGEST] for guard in _GUARD.findall(failed)[:1])
+        guards = tuple(guard[: dynamo_texts.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)

@@ -10,11 +10,12 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs import dynamo_records, origin
+from pytest_graphbreak.logs import origin, torch_lines
 from pytest_graphbreak.logs.dynamo import Dynamo
-from pytest_graphbreak.logs.dynamo_records import TorchLines, TorchRecord
-from pytest_graphbreak.logs.origin import Locations, Origins, XlaLines
+from pytest_graphbreak.logs.locations import Locations
+from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.logs.torch_lines import TorchLines, TorchRecord, XlaLines
 from pytest_graphbreak.logs.tt import Guess, TTLog
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
@@ -142,10 +143,10 @@ class _Reader:
 
     def add_line(self, line: str) -> None:
         """Take the next line. Torch first: its line may begin what a device graph follows."""
-        if dynamo_records.HINT in line or self._torch.is_waiting:
+        if torch_lines.RECORD_HINT in line or self._torch.is_waiting:
             self._torch.add_line(line)
         self._tt.add_line(line)
-        if origin.HINT in line:
+        if torch_lines.REPORT_HINT in line:
             self._xla.add_line(line)
 
     def finish(self, fault: str | None) -> Reading:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.logs.origin import Locations
+from pytest_graphbreak.logs.locations import Locations
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model.places import Places
 from tests.logs.tools import STACKS
@@ -33,7 +33,7 @@ def test_the_innermost_line_that_is_not_torch(sources: Sources) -> None:
 def test_of_a_large_module_so_many_aliases_are_read(
     sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_graphbreak.logs.origin.MOST", 10)
+    monkeypatch.setattr("pytest_graphbreak.logs.locations.MOST", 10)
     more = b"".join(b'#loc%d = loc("aten__mm"(#loc9))\n' % number for number in range(20, 40))
     assert places(STACKS + more, sources) == {("/root/tt-xla/net.py", 3, "forward"): 1}
 

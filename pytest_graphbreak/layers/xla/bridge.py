@@ -21,8 +21,8 @@ from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder, python_stack
 from pytest_graphbreak.layers.xla.fx import FxGraph, Piece, PieceInput
-from pytest_graphbreak.layers.xla.lazy import Lazy
 from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name
+from pytest_graphbreak.layers.xla.unbridged import Unbridged
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -38,14 +38,16 @@ class Bridge:
         """The pieces that were lowered, by graph module."""
         self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
         """The FX graphs, by compile id, and whether it is the backward pass."""
-        self.lazy = Lazy(recorder, describe=self._describe_compiled, is_bridged=self._is_bridged)
-        recorder.owner = self.lazy.owner
+        self.unbridged = Unbridged(
+            recorder, describe=self._describe_compiled, is_bridged=self._is_bridged
+        )
+        recorder.owner = self.unbridged.owner
 
     def forget(self) -> None:
         """Forget graphs once no window is open: later windows do not compare with them."""
         self._signatures.clear()
         self._local = threading.local()  # an exception may have ended something half-way
-        self.lazy.forget()
+        self.unbridged.forget()
 
     @property
     def _graph(self) -> FxGraph | None:
@@ -113,7 +115,7 @@ class Bridge:
         before = f"{frame}/{int(number) - 1}"
         return xla_fx.change(self._signatures.get((before, graph.backward)), after)
 
-    # For ``lazy``: graphs that a backend runs itself.
+    # For ``unbridged``: graphs that a backend runs itself.
 
     def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
         compiled = self._compiled_by_dynamo(gm)

@@ -14,109 +14,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, READER_WAIT, MissingName, Turn
 from pytest_graphbreak.layers.faults import guard
-from pytest_graphbreak.layers.hooks import Hook, Patch, RuntimePatch, do_nothing
+from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.debug_file import DebugFile
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, PieceInput
-from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
+from pytest_graphbreak.layers.xla.meter import Meter
+from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model.stacks import Line, line_at, outwards
 
 _T = TypeVar("_T")
-
-# The number of graphs that the PJRT client compiled: the corrected ``CompileTime`` metric.
-#
-# The metric is read, never cleared. When the user's code clears it inside a window, what it had
-# counted is kept; when it was cleared without our notice, its samples show that, and it is
-# reported.
-
-CLEARED = (
-    "torch_xla's metrics were cleared by a way that could not be followed, "
-    "so the graphs before it are lost: clear them by torch_xla.debug.metrics, or not at all"
-)
-
-
-class Meter:
-    """The count of this process. There is one for all windows, since there is one metric."""
-
-    def __init__(self, before_clear: Callable[[], None]) -> None:
-        """Begin to count; ``before_clear`` is called before the user's code clears the metrics."""
-        self._before_clear = before_clear
-        self._cleared = 0
-        """The graphs that the metric had counted when the user's code cleared it."""
-        self._excluded = 0
-        """The graphs that we caused."""
-        self._seen = native.Compiles(0, ())
-        self._patch: Patch | None = None
-        self.gaps = 0
-        """How often the metric was cleared before its last value could be read."""
-
-    def total(self) -> int:
-        """Return the graphs compiled so far, without our own. Only differences have a meaning."""
-        after = native.compiles()
-        if not _continues(self._seen, after):
-            self.gaps += 1
-        self._seen = after
-        return after.graphs + self._cleared - self._excluded
-
-    def latest(self, number: int) -> list[float | None]:
-        """Return the seconds of the latest compilations at the last count; None if unknown."""
-        sampled = [took / 1e9 for _, took in self._seen.samples[-number:]]
-        return [*[None] * (number - len(sampled)), *sampled]
-
-    @contextmanager
-    def exclude(self) -> Iterator[None]:
-        """Leave out of the count what is compiled inside, since we cause it."""
-        before = self.total()
-        try:
-            yield
-        finally:
-            self._excluded += self.total() - before
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether a clearing of the metrics would be noticed."""
-        return self._patch is not None
-
-    def attach(self) -> None:
-        """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
-        if not self.is_attached and native.is_loaded():
-            native.function("_clear_xla_metrics")  # raises MissingName
-            self._patch = RuntimePatch(
-                native.binding(), "_clear_xla_metrics", self._keep_count, None, do_nothing
-            )
-
-    def detach(self) -> None:
-        if self._patch is not None:
-            self._patch.remove()
-            self._patch = None
-
-    def _keep_count(self, args: tuple[Any, ...]) -> None:
-        self._before_clear()
-        self.total()  # this reads ``_seen``, and counts a gap that there may be
-        self._cleared += self._seen.graphs
-        self._seen = native.Compiles(0, ())
-
-
-def _continues(before: native.Compiles, after: native.Compiles) -> bool:
-    """Return whether ``after`` can have come from ``before`` by compiling alone.
-
-    The metric keeps its latest 1024 samples, each with a time of its own: the
-    last one seen must still be where it was.
-    """
-    if after.graphs < before.graphs:
-        return False
-    if not before.graphs:
-        return True
-    position = len(after.samples) - 1 - (after.graphs - before.graphs)
-    return position < 0 or after.samples[position] == before.samples[-1]
-
 
 _OURS = "/".join(Path(hooks.__file__).parts[-3:])
 """The file that calls watched functions, whose frames are left out of stacks."""
@@ -125,16 +39,20 @@ _OURS = "/".join(Path(hooks.__file__).parts[-3:])
 class LoweringContext(Struct, eq=False):
     """The work during which something was compiled.
 
-    ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or ``backward``. ``inputs``: the
-    bridge settles the inputs of ``graph``. ``piece``: it lowers ``piece``, for the reason
-    ``change`` if it had been lowered before. ``cut``: it runs a node that XLA cannot take. ``run``:
-    the inputs of a compiled ``piece``, named by ``pending``, are settled before it runs. ``lazy``:
-    a backend computes what it had noted of ``graph``. ``backward``: a backward pass of eager code.
+    ``kind`` is one of
+
+    - ``inputs``: the bridge settles the inputs of ``graph``;
+    - ``piece``: it lowers ``piece``, for the reason ``change`` if it had been lowered before;
+    - ``cut``: it runs a node that XLA cannot take;
+    - ``run``: the inputs of a compiled ``piece``, named by ``pending``, are settled before it runs;
+    - ``unbridged``: a backend without the bridge computes what it had noted of ``graph``;
+    - ``backward``: a backward pass of eager code.
+
     ``within`` is the file and name of a function of the backend that is on the stack of all
     compilations that belong here; without it the bridge has to be on the stack.
     """
 
-    kind: str
+    kind: Literal["inputs", "piece", "cut", "run", "unbridged", "backward"]
     graph: FxGraph | None = None
     piece: Piece | None = None
     cut: Cut | None = None

@@ -12,6 +12,7 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers.xla import lazy
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
@@ -23,20 +24,7 @@ from pytest_graphbreak.model.stacks import Line
 
 LAYER = "xla"
 
-READERS = [
-    (re.compile(pattern), text)
-    for pattern, text in (
-        (r"\.(item|tolist|cpu|numpy)\(", r".\1()"),
-        (r"\b(print|float|int|bool|complex|str|repr)\(", r"\1()"),
-        (r"\.to\(", ".to()"),
-        (r"^(if|elif|while|assert)\b", r"`\1`"),
-        (r"\b(and|or|not|in)\b", r"`\1`"),
-    )
-]
 _MOVING = re.compile(r"\.(cpu|to|numpy)\(")
-_PRINTING = ("__repr__", "__str__", "__format__", "_str")
-_COMPILE = "torch_xla.compile()"
-_STEP = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 _DEFINES = ("def ", "async def ", "@", "class ")
 """How the line begins at which the code that Dynamo made for a function has its frame."""
 
@@ -44,22 +32,8 @@ OUTSIDE = "a node of the FX graph did not run on XLA"
 """The reason of a split graph if nothing more is known."""
 RESHARDED = "a sharded tensor was read, and put together by a graph"
 
-LAZY = ("sync", "access")
-"""The causes of graphs that lazy tensors make, without an FX graph."""
 _LOWERED = ("fx", "split", "recompile")
 """The causes of graphs that are FX graphs, or parts of them."""
-
-_SAID = (
-    ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
-    ("torch_xla.compile", "sync", "torch_xla.compile()"),
-    ("parallel loader", "sync", "the end of a step of the device loader"),
-    ("profiler", "sync", "the end of a profiler step"),
-    ("user torch_xla.sync", "sync", "explicit sync"),
-)
-"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
-
-They are used if the frames do not say: they also call some things a value read that are none.
-"""
 
 
 class _Why(Struct):
@@ -78,6 +52,16 @@ class _Why(Struct):
     ops: int | None = None
     traced: Sequence[Line] = ()
     deep: bool = False
+
+
+def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[str]]:
+    """Return one graph for each compilation of a window, in order, named by its number.
+
+    Also returns the names of those that one lazy line compiled again.
+    """
+    return lazy.find_repeats(
+        [graph(str(number), event, places) for number, event in enumerate(events)]
+    )
 
 
 def is_recompile(event: Event) -> bool:
@@ -122,16 +106,11 @@ def _why(event: Event, places: Places) -> _Why:
     context = context_of_report(event.report, event.lowering)
     if context is not None:
         return _explain_in_context(context, event, candidates, places)
-    if frames[0].name in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
-        return _explain_sync(event.report, candidates, places)
+    if lazy.is_sync(event.report):
+        return _Why(*lazy.explain_sync(event.report, candidates, places), candidates)
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _backward_words(event), event.backward)
-    for words, cause, reason in _SAID:
-        if words in event.report.stated_cause:
-            return _Why(cause, reason, candidates)
-    if event.report.stated_cause and "access tensor value" not in event.report.stated_cause:
-        return _Why("other", event.report.stated_cause, candidates)
-    return _Why("access", _read(event, frames, places), candidates)
+    return _Why(*lazy.explain_unsynced(event.report, event.fallbacks, places), candidates)
 
 
 def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
@@ -141,16 +120,13 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
         graph = replace(graph, backward=True, cuts=[])
     if report.lowers:
         return LoweringContext("piece", graph, Piece(graph))
-    if _is_call_of("partition_fx_graph_for_cpu_fallback", report.frames):
+    if report.has_call_of("partition_fx_graph_for_cpu_fallback"):
         return LoweringContext("cut", graph)  # the inputs were settled before it
-    if _is_call_of("extract_graph_helper", report.frames):
+    if report.has_call_of("extract_graph_helper"):
         return LoweringContext("piece", graph, Piece(graph))
-    if _is_call_of("extract_compiled_graph_helper", report.frames):
+    if report.has_call_of("extract_compiled_graph_helper"):
         return LoweringContext("run", graph)
-    if (
-        _is_call_of("optimized_mod", report.frames)
-        or "processing input graphs" in report.stated_cause
-    ):
+    if report.has_call_of("optimized_mod") or "processing input graphs" in report.stated_cause:
         return LoweringContext("run")
     return None
 
@@ -182,9 +158,9 @@ def _explain_in_context(
             return _pending(_names(context), graph, frames)
         case "cut":
             return _split(context, context.cut, frames, places)
-        case "lazy" if context.pending:
+        case "unbridged" if context.pending:
             return _pending(_names(context), graph, frames)
-        case "lazy":
+        case "unbridged":
             return _explain_lowered(context, event, frames, places)
         case "inputs" if _compiled_in(event) in ("", "sync"):
             return _pending(graph.pending if graph else (), graph, frames)
@@ -265,24 +241,6 @@ def _because(cut: Cut, places: Places) -> str:
     return cut.reason
 
 
-def _explain_sync(report: CompileReport, frames: Sequence[Line], places: Places) -> _Why:
-    stack = report.frames
-    # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
-    if _is_call_of("_clear_pending_ops_before_compile", stack):
-        what = _step_or_compile(frames, places)
-        return _Why("pending", f"work was still pending before {what}", frames)
-    if _is_call_of("_compile", stack):
-        of = f" of `{report.name}`" if report.name else ""
-        return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
-    return _Why("sync", "explicit sync", frames)
-
-
-def _step_or_compile(frames: Sequence[Line], places: Places) -> str:
-    """Return what was called by the user's line: ``torch_xla.step()`` is ``compile()`` inside."""
-    frame = next(_users(frames, places), NOWHERE)
-    return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
-
-
 def _explain_unreported(event: Event) -> _Why:
     if event.resharded:
         return _Why("reshard", RESHARDED)
@@ -306,34 +264,6 @@ def _pending(names: Iterable[str], graph: FxGraph | None, frames: Sequence[Line]
     verb = "were" if len(subjects) > 1 else "was"
     reason = f"{subject} {verb} still pending when {what} was called"
     return _Why("pending", reason, frames, graph)
-
-
-def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
-    """Return how a value was read, from the source text around."""
-    depth = next(
-        (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
-    )
-    texts = [places.frame(*frame).code for frame in frames[: depth + 1]]
-    for op in event.fallbacks:
-        if any(_mentions(text, op) for text in texts):
-            return runs_on_cpu([op])
-    # This line is the user's; the read itself may be in test infrastructure below it.
-    for frame, code in zip(frames, texts, strict=False):
-        for pattern, text in READERS if places.is_written(frame.file) else ():
-            if match := pattern.search(code):
-                return f"value read by {match.expand(text)}"
-    if depth > 0:
-        called = frames[depth - 1].name
-        return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
-    if event.fallbacks:
-        return runs_on_cpu(event.fallbacks)
-    return "value read"
-
-
-def _mentions(text: str, op: str) -> bool:
-    """Return whether a line calls an op: ``torch.linalg.qr(x)`` calls ``aten::linalg_qr``."""
-    name = op.split("::")[-1].split(".")[0].strip("_")
-    return name in text or all(part in text for part in name.split("_"))
 
 
 def _callers(frames: Sequence[Line]) -> Sequence[Line]:
@@ -385,10 +315,6 @@ def _in_graph(graph: FxGraph, event: Event, places: Places) -> Frame | None:
     frames = event.report.frames if event.report is not None else ()
     frame = next(_users(frames, places), None)
     return graph.where if frame is None or frame.code.startswith(_DEFINES) else None
-
-
-def _is_call_of(function: str, frames: Iterable[Line]) -> bool:
-    return any(frame.name == function and "torch_xla" in frame.file for frame in frames)
 
 
 def _is_file(frame: Line, name: str) -> bool:

@@ -1,227 +1,178 @@
-"""Follows FX graphs that a backend runs by itself, without torch_xla's bridge.
+"""Explains the graphs of lazy tensors, which no FX graph is behind: by a sync, or a value read.
 
-Such a backend (tt_torch's legacy flow) calls the graph module, which only notes its operations, and
-then has torch_xla compute the results. What is compiled by that is the FX graph, and no sync of the
-user's. So the last graph module of Dynamo's that was run is remembered, with the function that ran
-it: what is compiled with that function on the stack belongs to the graph. While the module's own
-code is on the stack too, one of its nodes needed what is compiled.
+Such a graph has no guard: it is compiled again where a shape, a type or a constant differs. The
+numbers of its inputs and outputs are all that is compared, with the nearest earlier graph of the
+line: torch_xla (2.9) reports no shapes. The text of a graph could only be had before each sync, at
+0.7 ms for seven operations, since it is gone once the graph is compiled. The locals of the caller
+have shapes, but to read them (``f_locals``, before Python 3.13) keeps its tensors alive, which
+changes the graph that is compiled next.
 """
 
 from __future__ import annotations
 
-import linecache
 import re
-import sys
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo.private import compile_id
-from pytest_graphbreak.layers.hooks import caller
-from pytest_graphbreak.layers.xla import fx as xla_fx
-from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
-from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, PieceInput
+from pytest_graphbreak.layers.xla.fx import runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import NOWHERE, Graph
 from pytest_graphbreak.model.stacks import Line
 
-_ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
-"""A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
-_CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
-"""The files between the caller of a graph module and the module."""
-_WRITTEN = "<eval_with_key>"
-"""How the file of that code is named (torch/fx/graph_module.py)."""
-_BRIDGE = "/dynamo_bridge.py"
-_NOT_MET: Final = object()
-"""What stands for a graph module that was not called before."""
+CAUSES: Final = ("sync", "access")
+
+READERS: Final = [
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"\.(item|tolist|cpu|numpy)\(", r".\1()"),
+        (r"\b(print|float|int|bool|complex|str|repr)\(", r"\1()"),
+        (r"\.to\(", ".to()"),
+        (r"^(if|elif|while|assert)\b", r"`\1`"),
+        (r"\b(and|or|not|in)\b", r"`\1`"),
+    )
+]
+"""What reads a value in a line of source, and how a reason names it."""
+_PRINTING: Final = ("__repr__", "__str__", "__format__", "_str")
+_STEP: Final = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
+
+_STATED: Final = (
+    ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
+    ("torch_xla.compile", "sync", "torch_xla.compile()"),
+    ("parallel loader", "sync", "the end of a step of the device loader"),
+    ("profiler", "sync", "the end of a profiler step"),
+    ("user torch_xla.sync", "sync", "explicit sync"),
+)
+"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
+
+They are used if the frames do not say: they also call some things a value read that are none.
+"""
+
+CauseAndReason = tuple[str, str]
 
 
-class _ModuleRun(Struct, eq=False):
-    """A run of a graph module. ``within`` is the file and name of the function that runs it.
+def is_sync(report: CompileReport) -> bool:
+    """Return whether ``torch_xla.sync()`` compiled, or what torch_xla builds on it."""
+    return report.frames[0].name in ("sync", "mark_step") and report.frames[0].file.endswith(
+        "/torch_xla.py"
+    )
 
-    ``pending`` are the inputs that wait to be computed, ``numbers`` those that are Python numbers.
+
+def explain_sync(report: CompileReport, callers: Sequence[Line], places: Places) -> CauseAndReason:
+    # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
+    if report.has_call_of("_clear_pending_ops_before_compile"):
+        return "pending", f"work was still pending before {_step_or_compile(callers, places)}"
+    if report.has_call_of("_compile"):
+        of = f" of `{report.name}`" if report.name else ""
+        return "sync", f"{_step_or_compile(callers, places)}{of}"
+    return "sync", "explicit sync"
+
+
+def _step_or_compile(callers: Sequence[Line], places: Places) -> str:
+    """Return what was called by the user's line: ``torch_xla.step()`` is ``compile()`` inside."""
+    users = (places.frame(*line) for line in callers if places.is_user(line.file))
+    is_step = _STEP.search(next(users, NOWHERE).code)
+    return "torch_xla.step()" if is_step else "torch_xla.compile()"
+
+
+def explain_unsynced(
+    report: CompileReport, fallbacks: Iterable[str], places: Places
+) -> CauseAndReason:
+    """Explain what no sync compiled; ``fallbacks`` are the ops that ran on the CPU meanwhile."""
+    for words, cause, reason in _STATED:
+        if words in report.stated_cause:
+            return cause, reason
+    if report.stated_cause and "access tensor value" not in report.stated_cause:
+        return "other", report.stated_cause
+    return "access", _how_read(report.frames, fallbacks, places)
+
+
+def _how_read(frames: Sequence[Line], fallbacks: Iterable[str], places: Places) -> str:
+    """Return how a value was read, from the source text around."""
+    depth = next(
+        (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
+    )
+    texts = [places.frame(*frame).code for frame in frames[: depth + 1]]
+    for op in fallbacks:
+        if any(_mentions(text, op) for text in texts):
+            return runs_on_cpu([op])
+    # This line is the user's; the read itself may be in test infrastructure below it.
+    for frame, code in zip(frames, texts, strict=False):
+        for pattern, text in READERS if places.is_written(frame.file) else ():
+            if match := pattern.search(code):
+                return f"value read by {match.expand(text)}"
+    if depth > 0:
+        called = frames[depth - 1].name
+        return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
+    if fallbacks:
+        return runs_on_cpu(fallbacks)
+    return "value read"
+
+
+def _mentions(text: str, op: str) -> bool:
+    """Return whether a line calls an op: ``torch.linalg.qr(x)`` calls ``aten::linalg_qr``."""
+    name = op.split("::")[-1].split(".")[0].strip("_")
+    return name in text or all(part in text for part in name.split("_"))
+
+
+# Of the graphs of a window: those that one line compiled again.
+
+
+def find_repeats(graphs: Sequence[Graph]) -> tuple[list[Graph], set[str]]:
+    """Return the graphs of a window with those as recompiles that one lazy line compiled again.
+
+    The second value has the names of these.
     """
-
-    module: weakref.ref[Any]
-    within: tuple[str, str]
-    pending: tuple[str, ...]
-    numbers: tuple[Any, ...]
-
-
-class _LoweredModule(Struct, eq=False):
-    """A graph module of Dynamo's, and the run by which it was lowered last."""
-
-    graph: FxGraph
-    piece: Piece
-    last: _ModuleRun | None = None
+    explained = [*graphs]
+    repeated: set[str] = set()
+    for number, after in enumerate(graphs):
+        earlier = (before for before in reversed(graphs[:number]) if _is_same_code(before, after))
+        if (before := next(earlier, None)) is not None:
+            repeated.add(after.name)
+            reason = f"{_difference(before, after)}, and {after.reason} compiles its graph again"
+            explained[number] = replace(after, cause="recompile", reason=reason)
+    return [_with_same_lines(graph, graphs) for graph in explained], repeated
 
 
-class Lazy:
-    """The hooks around graph modules that are run, and the owners of compilations by stack.
+def _with_same_lines(graph: Graph, graphs: Sequence[Graph]) -> Graph:
+    """Return a graph that names all lines with its text: a baseline cannot tell them apart."""
+    lines = {
+        other.where.line
+        for other in graphs
+        if other.cause == graph.cause in CAUSES and other.where.key == graph.where.key
+    }
+    if len(lines) < 2:
+        return graph
+    *first, last = (f"{graph.where.file}:{line}" for line in sorted(lines))
+    return replace(graph, reason=f"{graph.reason}, at {', '.join(first)} and {last}")
 
-    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``is_bridged``
-    says whether the bridge runs it.
+
+def _is_same_code(before: Graph, after: Graph) -> bool:
+    """Return whether two lazy graphs of one line are the same code.
+
+    They are if their stacks are equal, or if only the line differs at which the outermost function
+    goes on, and they have as many inputs and outputs.
     """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        describe: Callable[[Any, Sequence[Any]], FxGraph | None],
-        is_bridged: Callable[[Any], bool],
-    ) -> None:
-        self._recorder = recorder
-        self._describe = describe
-        self._is_bridged = is_bridged
-        self._depth = threading.local()
-        """How many graph modules are being called in a thread, as its ``value``."""
-        self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
-            weakref.WeakKeyDictionary()
-        )
-        """None for one that the bridge lowered, or that Dynamo did not make."""
-        self._run: _ModuleRun | None = None
-        """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
-
-    def forget(self) -> None:
-        self._run = None
-        self._depth = threading.local()
-
-    # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
-
-    def before_call(self, args: tuple[Any, ...]) -> None:
-        depth = self._depth.value = getattr(self._depth, "value", 0) + 1
-        is_foreign = self._modules.get(args[1], _NOT_MET) is None
-        if is_foreign and self._run is None:  # else ``_begin_run`` ends the run
-            return
-        frame = caller()
-        while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
-            frame = frame.f_back
-        is_written = frame is not None and frame.f_code.co_filename.startswith(_WRITTEN)
-        if depth == 1 or not is_written:  # else it is a part of the graph whose code calls it
-            self._begin_run(args[1], args[2:], frame)
-
-    def after_call(self, token: None, result: Any) -> None:
-        self._depth.value = getattr(self._depth, "value", 1) - 1
-
-    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That function itself is not
-    # watched, since Dynamo uses its name where it meets it.
-
-    def before_interpret(self, args: tuple[Any, ...]) -> None:
-        frame = caller()
-        interpreter: Any = frame.f_locals.get("self") if frame is not None else None
-        if not hasattr(interpreter, "run_node"):
-            return
-        while frame is not None and frame.f_locals.get("self") is interpreter:
-            frame = frame.f_back
-        self._begin_run(interpreter.module, args[1:], frame)
-
-    def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
-        """Return the context of a compilation if it belongs to the graph that was run last."""
-        run = self._run
-        module = run.module() if run is not None else None
-        entry = self._modules.get(module) if module is not None else None
-        if run is None or entry is None:
-            return None
-        frames = _frames_within(report.frames, run.within)
-        if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
-            return None
-        if any(map(_runs_node, frames)):
-            cut = _cut(frames, ops, module, entry.graph)
-            return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
-        context = LoweringContext("lazy", entry.graph, entry.piece, within=run.within)
-        if entry.last is not None:
-            context = _context_of_repeat(context, entry.last, run)
-        entry.last = run
-        return context
-
-    def _begin_run(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
-        if frame is None or self._is_bridged(module) or _is_tracing():
-            return
-        if not any(map(_is_device_tensor, inputs)):
-            return
-        self._recorder.note_if_compiled()  # what was compiled before belongs to the run before
-        self._run = None
-        entry = self._know(module, inputs)
-        if entry is None:
-            return
-        within = frame.f_code.co_filename, frame.f_code.co_name
-        pending = tuple(xla_fx.pending_inputs(inputs, entry.graph.names))
-        numbers = tuple(value for value in inputs if type(value) in (int, float))
-        self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
-
-    def _know(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
-        if module not in self._modules:
-            targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
-            graph = None if native.LOWERED in targets else self._describe(module, inputs)
-            piece = xla_fx.describe_piece(module, graph) if graph else None
-            self._modules[module] = _LoweredModule(graph, piece) if graph and piece else None
-        return self._modules[module]
+    if after.cause not in CAUSES or after.where == NOWHERE:
+        return False
+    if (before.cause, before.where) != (after.cause, after.where):
+        return False
+    code = after.where.code
+    if after.cause == "access" and sum(len(pattern.findall(code)) for pattern, _ in READERS) > 1:
+        return False  # a line that reads several values
+    if before.stack == after.stack:
+        return True
+    outermost = {(lazy.stack[0].file, lazy.stack[0].function) for lazy in (before, after)}
+    same_numbers = (before.inputs, before.outputs) == (after.inputs, after.outputs)
+    return len(outermost) == 1 and before.stack[1:] == after.stack[1:] and same_numbers
 
 
-def _runs_node(frame: Line) -> bool:
-    """Return whether this frame is the code of a graph module, or of its interpreter."""
-    return frame.file.startswith(_WRITTEN) or frame.name == "run_node"
-
-
-def _frames_within(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
-    """Return the frames inside of the function that runs a graph; None if it is not there."""
-    for number, frame in enumerate(frames):
-        if (frame.file, frame.name) == within:
-            return frames[:number]
-    return None
-
-
-def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph) -> Cut | None:
-    """Return the cut at the node that needed a value; one for each node, over all its runs."""
-    node = _node(frames, module) or xla_fx.find_op(module, ops)
-    if node is None:
-        return None
-    position = graph.positions.get(node.name, 0)
-    for cut in graph.cuts:
-        if cut.position == position:
-            return cut
-    cut = xla_fx.cut_at(node, ops, graph)
-    graph.cuts.append(cut)
-    return cut
-
-
-def _context_of_repeat(
-    context: LoweringContext, before: _ModuleRun, after: _ModuleRun
-) -> LoweringContext:
-    """Return the context of a graph that is lowered again, with what differs from last time."""
-    assert context.piece is not None
-    if after.numbers != before.numbers:
-        change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
-    elif after.pending and after.pending != before.pending:
-        return replace(context, pending=tuple(map(PieceInput, after.pending)))
-    elif before.pending and not after.pending:
-        names = " and ".join(dict.fromkeys(before.pending))
-        change = f"{names} was pending the last time, and is not now"
-    else:
-        change = "compiled again"
-    return replace(context, change=change)
-
-
-def _node(frames: Sequence[Line], module: Any) -> Any:
-    """Return the node whose line of the written code is on the stack of a compilation."""
-    for frame in frames:
-        if frame.file.startswith(_WRITTEN):
-            match = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
-            name = match["name"] if match else ""
-            return next((node for node in module.graph.nodes if node.name == name), None)
-    return None
-
-
-def _is_tracing() -> bool:
-    """Return whether Dynamo or a later stage is at work: then a graph is traced, not run."""
-    return compile_id() is not None
-
-
-def _is_device_tensor(value: Any) -> bool:
-    """Return whether a value is a tensor on the device, and no stand-in for one."""
-    torch = sys.modules["torch"]
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and xla_fx.on_device(value)
+def _difference(before: Graph, after: Graph) -> str:
+    numbers = [
+        f"{now} {what}, {was} before"
+        for what in ("inputs", "outputs")
+        if (now := getattr(after, what)) != (was := getattr(before, what))
+    ]
+    return " and ".join(numbers) or "as many inputs and outputs as before"

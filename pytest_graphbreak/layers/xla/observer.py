@@ -1,9 +1,10 @@
 """The xla layer: computations that the PJRT client compiled through torch_xla.
 
 A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy tensors,
-``openxla``, forward and backward, in every thread. ``events`` reads it, ``private`` keeps the
-caches of tests apart and holds the names of torch_xla that are called, ``sensors`` notes what was
-going on, ``explain`` says of each graph why it exists.
+``openxla``, forward and backward, in every thread. ``meter`` reads it, ``events`` notes each one
+with what was going on, as ``sensors`` tell and torch_xla reports (``debug_file``, ``reports``),
+``explain`` says of each graph why it exists. ``private`` keeps the caches of tests apart and holds
+the names of torch_xla that are called.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from pytest_graphbreak.layers.base import READER_WAIT, MissingName, Observer, Wi
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import CLEARED
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
-from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
-from pytest_graphbreak.layers.xla.repeats import explain
+from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
+from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places

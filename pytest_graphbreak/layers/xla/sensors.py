@@ -32,7 +32,7 @@ COPY: Final = "torch_xla.core.dynamo_bridge"
 """The module that imports all names of the bridge: torch's openxla and tt look them up there."""
 
 _SPLITS: Final = "the nodes that split a graph are seen there"
-_LAZY: Final = "graphs that a backend runs lazily are seen there"
+_UNBRIDGED: Final = "graphs that a backend runs lazily are seen there"
 
 EXTRACT = Sensor(BRIDGE, "extract_compiled_graph", "FX graphs are seen there")
 EXTRACT_COPY = EXTRACT._replace(module=COPY)
@@ -45,8 +45,8 @@ SETTLE = Sensor(
     "inputs that are settled before a compiled program runs are seen there",
 )
 CACHED = Sensor("_XLAC", "_run_cached_graph", "the lines that run compiled graphs are seen there")
-CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _LAZY)
-INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _LAZY)
+CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _UNBRIDGED)
+INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _UNBRIDGED)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
     BACKEND.module,
@@ -62,7 +62,7 @@ RUNS: Final = (MARK, CACHED)
 
 def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, After | None]]:
     """Return what is done before and after each function."""
-    lazy, executions = bridge.lazy, recorder.executions
+    unbridged, executions = bridge.unbridged, recorder.executions
 
     def after_mark(before: tuple[int, int] | None, result: Any) -> None:
         if executions.after_sync(before, result):
@@ -78,8 +78,8 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         RUN: (bridge.before_bridge_node, bridge.after_bridge_node),
         SETTLE: _both((bridge.before_settle, bridge.after_settle), syncs),
         CACHED: (executions.before_call, None),
-        CALL: (lazy.before_call, lazy.after_call),
-        INTERPRET: (lazy.before_interpret, None),
+        CALL: (unbridged.before_call, unbridged.after_call),
+        INTERPRET: (unbridged.before_interpret, None),
         BACKWARD: (bridge.before_backward, bridge.after_backward),
         COMPILE: (bridge.before_compile, bridge.after_compile),
         MARK: (executions.before_sync, after_mark),

@@ -19,7 +19,7 @@ import torch  # noqa: E402
 import torch_xla.debug.metrics as met  # noqa: E402
 
 from pytest_graphbreak.layers.xla import private  # noqa: E402
-from pytest_graphbreak.layers.xla.events import CLEARED  # noqa: E402
+from pytest_graphbreak.layers.xla.meter import CLEARED  # noqa: E402
 from pytest_graphbreak.layers.xla.observer import LOADED, XlaObserver, _recorder  # noqa: E402
 from pytest_graphbreak.layers.xla.sensors import COPY, SENSORS, Sensor  # noqa: E402
 from tests.layers.xla.tools import (  # noqa: E402

@@ -1,4 +1,6 @@
-"""Puts the lines of torch's log records together: ``TORCH_LOGS`` on standard error.
+"""Finds what torch and torch_xla printed among all lines of a log: records, and reports.
+
+The records are those of ``TORCH_LOGS`` on standard error.
 
 Every line of a record carries the same prefix, so a record is found again when other processes
 print between its lines. Its time has milliseconds only: two records of one moment are separated by
@@ -11,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 from pytest_graphbreak.text import prefixes
 
 _PREFIX: Final = re.compile(
@@ -22,7 +25,7 @@ _PREFIX: Final = re.compile(
 _ARTIFACT: Final = re.compile(r"\[__(\w+)\]", re.A)
 _ID: Final = re.compile(r"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]", re.A)
 
-HINT: Final = ".py:"
+RECORD_HINT: Final = ".py:"
 """What all prefixes have in common, for one search in a line."""
 
 _TAG: Final = "] [__"
@@ -130,7 +133,7 @@ class TorchLines:
         self._open: dict[tuple[str, str], _Open] = {}
 
     def add_line(self, line: str) -> None:
-        """Take the next line that has ``HINT`` in it, or any next one while ``is_waiting``."""
+        """Take the next line with ``RECORD_HINT`` in it, or any next one while ``is_waiting``."""
         tag = line.find(_TAG)
         if not self.is_waiting and tag >= 0 and not _is_read(line, tag):
             return
@@ -198,3 +201,35 @@ class TorchLines:
 def _is_read(line: str, tag: int) -> bool:
     """Return whether the artifact at a ``tag`` of a line is one that is read."""
     return line.startswith(_ARTIFACTS, tag + len(_TAG))
+
+
+# The reports of torch_xla, which ``PT_XLA_DEBUG_LEVEL`` asks for.
+
+REPORT_HINT: Final = "Comp"
+"""What all lines of the reports have in common, for one search in a line."""
+_ANALYSIS: Final = "Compilation Analysis: "
+_HASH: Final = "Computation hash: "
+_IN_A_SENTENCE: Final = ("Post ", "'", '"', "`")
+"""What is before these words where they are no prefix."""
+
+
+class XlaLines:
+    """Finds the blocks of reports and passes each compilation to ``take(rank, report)``."""
+
+    def __init__(self, take: Callable[[str, CompileReport], None]) -> None:
+        self._take = take
+        self._readers: dict[str, Reader] = {}
+
+    def add_line(self, line: str) -> None:
+        """Take the next line of the log that has ``REPORT_HINT`` in it."""
+        at = line.find(_ANALYSIS)
+        if at < 0:
+            # Without a block of that rank it is somebody else's word (TF_CPP_VMODULE prints it).
+            at = line.find(_HASH) if self._readers else -1
+        before = line[:at]
+        if at < 0 or len(before) > prefixes.BEFORE or before.endswith(_IN_A_SENTENCE):
+            return
+        rank = prefixes.rank(before)
+        reader = self._readers.setdefault(rank, Reader())
+        for report in reader.feed(f"{prefixes.text(line[at:])}\n"):
+            self._take(rank, report)

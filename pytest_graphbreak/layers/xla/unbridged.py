@@ -1,0 +1,227 @@
+"""Follows FX graphs that a backend runs by itself, without torch_xla's bridge.
+
+Such a backend (tt_torch's legacy flow) calls the graph module, which only notes its operations, and
+then has torch_xla compute the results. What is compiled by that is the FX graph, and no sync of the
+user's. So the last graph module of Dynamo's that was run is remembered, with the function that ran
+it: what is compiled with that function on the stack belongs to the graph. While the module's own
+code is on the stack too, one of its nodes needed what is compiled.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.dynamo.private import compile_id
+from pytest_graphbreak.layers.hooks import caller
+from pytest_graphbreak.layers.xla import fx as xla_fx
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, PieceInput
+from pytest_graphbreak.layers.xla.reports import CompileReport
+from pytest_graphbreak.model.stacks import Line
+
+_ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
+"""A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
+_CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
+"""The files between the caller of a graph module and the module."""
+_WRITTEN = "<eval_with_key>"
+"""How the file of that code is named (torch/fx/graph_module.py)."""
+_BRIDGE = "/dynamo_bridge.py"
+_NOT_MET: Final = object()
+"""What stands for a graph module that was not called before."""
+
+
+class _ModuleRun(Struct, eq=False):
+    """A run of a graph module. ``within`` is the file and name of the function that runs it.
+
+    ``pending`` are the inputs that wait to be computed, ``numbers`` those that are Python numbers.
+    """
+
+    module: weakref.ref[Any]
+    within: tuple[str, str]
+    pending: tuple[str, ...]
+    numbers: tuple[Any, ...]
+
+
+class _LoweredModule(Struct, eq=False):
+    """A graph module of Dynamo's, and the run by which it was lowered last."""
+
+    graph: FxGraph
+    piece: Piece
+    last: _ModuleRun | None = None
+
+
+class Unbridged:
+    """The hooks around graph modules that are run, and the owners of compilations by stack.
+
+    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``is_bridged``
+    says whether the bridge runs it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        describe: Callable[[Any, Sequence[Any]], FxGraph | None],
+        is_bridged: Callable[[Any], bool],
+    ) -> None:
+        self._recorder = recorder
+        self._describe = describe
+        self._is_bridged = is_bridged
+        self._depth = threading.local()
+        """How many graph modules are being called in a thread, as its ``value``."""
+        self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        """None for one that the bridge lowered, or that Dynamo did not make."""
+        self._run: _ModuleRun | None = None
+        """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
+
+    def forget(self) -> None:
+        self._run = None
+        self._depth = threading.local()
+
+    # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
+
+    def before_call(self, args: tuple[Any, ...]) -> None:
+        depth = self._depth.value = getattr(self._depth, "value", 0) + 1
+        is_foreign = self._modules.get(args[1], _NOT_MET) is None
+        if is_foreign and self._run is None:  # else ``_begin_run`` ends the run
+            return
+        frame = caller()
+        while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
+            frame = frame.f_back
+        is_written = frame is not None and frame.f_code.co_filename.startswith(_WRITTEN)
+        if depth == 1 or not is_written:  # else it is a part of the graph whose code calls it
+            self._begin_run(args[1], args[2:], frame)
+
+    def after_call(self, token: None, result: Any) -> None:
+        self._depth.value = getattr(self._depth, "value", 1) - 1
+
+    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That function itself is not
+    # watched, since Dynamo uses its name where it meets it.
+
+    def before_interpret(self, args: tuple[Any, ...]) -> None:
+        frame = caller()
+        interpreter: Any = frame.f_locals.get("self") if frame is not None else None
+        if not hasattr(interpreter, "run_node"):
+            return
+        while frame is not None and frame.f_locals.get("self") is interpreter:
+            frame = frame.f_back
+        self._begin_run(interpreter.module, args[1:], frame)
+
+    def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
+        """Return the context of a compilation if it belongs to the graph that was run last."""
+        run = self._run
+        module = run.module() if run is not None else None
+        entry = self._modules.get(module) if module is not None else None
+        if run is None or entry is None:
+            return None
+        frames = _frames_within(report.frames, run.within)
+        if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
+            return None
+        if any(map(_runs_node, frames)):
+            cut = _cut(frames, ops, module, entry.graph)
+            return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
+        context = LoweringContext("unbridged", entry.graph, entry.piece, within=run.within)
+        if entry.last is not None:
+            context = _context_of_repeat(context, entry.last, run)
+        entry.last = run
+        return context
+
+    def _begin_run(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
+        if frame is None or self._is_bridged(module) or _is_tracing():
+            return
+        if not any(map(_is_device_tensor, inputs)):
+            return
+        self._recorder.note_if_compiled()  # what was compiled before belongs to the run before
+        self._run = None
+        entry = self._know(module, inputs)
+        if entry is None:
+            return
+        within = frame.f_code.co_filename, frame.f_code.co_name
+        pending = tuple(xla_fx.pending_inputs(inputs, entry.graph.names))
+        numbers = tuple(value for value in inputs if type(value) in (int, float))
+        self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
+
+    def _know(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
+        if module not in self._modules:
+            targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
+            graph = None if native.LOWERED in targets else self._describe(module, inputs)
+            piece = xla_fx.describe_piece(module, graph) if graph else None
+            self._modules[module] = _LoweredModule(graph, piece) if graph and piece else None
+        return self._modules[module]
+
+
+def _runs_node(frame: Line) -> bool:
+    """Return whether this frame is the code of a graph module, or of its interpreter."""
+    return frame.file.startswith(_WRITTEN) or frame.name == "run_node"
+
+
+def _frames_within(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
+    """Return the frames inside of the function that runs a graph; None if it is not there."""
+    for number, frame in enumerate(frames):
+        if (frame.file, frame.name) == within:
+            return frames[:number]
+    return None
+
+
+def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph) -> Cut | None:
+    """Return the cut at the node that needed a value; one for each node, over all its runs."""
+    node = _node(frames, module) or xla_fx.find_op(module, ops)
+    if node is None:
+        return None
+    position = graph.positions.get(node.name, 0)
+    for cut in graph.cuts:
+        if cut.position == position:
+            return cut
+    cut = xla_fx.cut_at(node, ops, graph)
+    graph.cuts.append(cut)
+    return cut
+
+
+def _context_of_repeat(
+    context: LoweringContext, before: _ModuleRun, after: _ModuleRun
+) -> LoweringContext:
+    """Return the context of a graph that is lowered again, with what differs from last time."""
+    assert context.piece is not None
+    if after.numbers != before.numbers:
+        change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
+    elif after.pending and after.pending != before.pending:
+        return replace(context, pending=tuple(map(PieceInput, after.pending)))
+    elif before.pending and not after.pending:
+        names = " and ".join(dict.fromkeys(before.pending))
+        change = f"{names} was pending the last time, and is not now"
+    else:
+        change = "compiled again"
+    return replace(context, change=change)
+
+
+def _node(frames: Sequence[Line], module: Any) -> Any:
+    """Return the node whose line of the written code is on the stack of a compilation."""
+    for frame in frames:
+        if frame.file.startswith(_WRITTEN):
+            match = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
+            name = match["name"] if match else ""
+            return next((node for node in module.graph.nodes if node.name == name), None)
+    return None
+
+
+def _is_tracing() -> bool:
+    """Return whether Dynamo or a later stage is at work: then a graph is traced, not run."""
+    return compile_id() is not None
+
+
+def _is_device_tensor(value: Any) -> bool:
+    """Return whether a value is a tensor on the device, and no stand-in for one."""
+    torch = sys.modules["torch"]
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and xla_fx.on_device(value)
