@@ -36,7 +36,7 @@ SECTIONS: Final = (
         "Options and ini keys",
         "pytest stops before any test runs, with exit code 4; a command exits with 2. Correct the "
         "option or the key that the message begins with: [options](options.md).",
-        ("config/[cgis]*", "suite/gate.py", "layers/jax/explain.py"),
+        ("config/[cgis]*", "suite/gate.py", "layers/jax/device.py"),
         (*RAISED, "UsageError", "ValueError"),
     ),
     Section(

@@ -188,7 +188,7 @@ class Gate:
 
         Raises ``pytest.UsageError`` for a name that is no device.
         """
-        from pytest_graphbreak.layers.jax.explain import name_device
+        from pytest_graphbreak.layers.jax.device import name_device
 
         try:
             config.add_cleanup(name_device(self.settings.jax_device))

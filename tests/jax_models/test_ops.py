@@ -10,7 +10,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from pytest_graphbreak.layers.jax.explain import VARIABLE  # noqa: E402
+from pytest_graphbreak.layers.jax.device import VARIABLE  # noqa: E402
 from tests.jax_models.ops import run_op  # noqa: E402
 
 pytestmark = [

@@ -7,15 +7,13 @@ variables of a few frames (``private.check_frames`` checks that they exist).
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import FrameType
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
@@ -23,17 +21,19 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.functions import (
+    LIBRARIES,
+    code_of,
+    enclosed_value,
+    home,
+    is_of_library,
+    is_own,
+    unwrap,
+)
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
 Kind = Literal["", "forward", "backward", "vmap", "pmap"]
 """The transformation of a function before compilation: for gradients, a batch, several devices."""
-
-LIBRARIES: Final = re.compile(
-    r"/site-packages/(?:equinox/(?:_|debug/|internal/)|jaxtyping/|beartype/|chex/_src/"
-    r"|flax/core/|flax/linen/(?:module|transforms)\.py"
-    r"|flax/nnx/(?!nn/)|torchax/)"
-)
-"""Wrappers of libraries around a call of JAX: they are not a model's code, nor a user's line."""
 
 # The rules of jit_p, by the names of their functions (jax/_src/pjit.py of 0.10).
 _FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
@@ -45,9 +45,6 @@ _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(_VMAP, "vmap"),
 }
 _SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
-_DEEPEST: Final = 32
-"""The most wrappers that are taken off a function."""
-
 _OPTIONS: Final = (
     "donate_argnums",
     "donate_argnames",
@@ -157,7 +154,7 @@ class _Frames(Struct):
         self.moves = self.moves or "device_put" in frame.f_code.co_name
         if _file(frame) == "pmap.py":  # in later versions than 0.7 it calls jit
             self.kind = "pmap"
-            self.fun = getattr(_enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
+            self.fun = getattr(enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
 
     def _take_inside(self, frame: FrameType, name: str) -> None:
         if name == "_pjit_call_impl_python":
@@ -189,9 +186,9 @@ def find_call(frame: FrameType | None) -> JaxCall:
     if seen.miss is not None:
         if seen.fun is None:
             call.fun = seen.miss.get("fun")
-            call.of_jax = or_else(False, _is_own, call.fun, seen.is_direct)
+            call.of_jax = or_else(False, is_own, call.fun, seen.is_direct)
         call.key = or_else(Key(), _key, seen.params, seen.miss, jaxpr)
-        if _is_of_library(call.fun):
+        if is_of_library(call.fun):
             call.key = _without_names(call.key)
     elif jaxpr is not None:
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
@@ -203,13 +200,6 @@ def find_call(frame: FrameType | None) -> JaxCall:
 
 def is_jax(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(home())
-
-
-@cache
-def home() -> str:
-    """Return the directory of jax, with a separator at its end."""
-    file = getattr(sys.modules.get("jax"), "__file__", None) or ""
-    return os.path.join(os.path.dirname(file), "") if file else "\0"
 
 
 @cache
@@ -242,40 +232,6 @@ def lines(frame: FrameType | None) -> tuple[Line, ...]:
     return tuple(map(line_at, outwards(frame)))[::-1]
 
 
-def _is_own(fun: Any, direct: bool) -> bool:
-    """Return whether JAX itself gave this function to ``jit``: then the call is of eager code.
-
-    ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` and ``jax.jit(jax.vmap(jnp.sin))``
-    are the user's doing. Those of JAX are bare functions, and their name resolves to what ``jit``
-    made of them. ``direct``: JAX calls it.
-    """
-    if getattr(fun, "_apply_primitive", False):
-        # This primitive is a whole function of the user's, taken from ``jax.export``.
-        return str(getattr(fun, "__name__", "")) != "call_exported"
-    code = code_of(fun)
-    if code is None:
-        return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
-    if not code.co_filename.startswith(home()):
-        return False
-    function = unwrap(fun)
-    name = str(getattr(function, "__qualname__", ""))
-    if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
-        return direct
-    if "<" in name:
-        return True
-    by_name: Any = sys.modules.get(str(getattr(function, "__module__", "")))
-    for part in name.split("."):
-        by_name = getattr(by_name, part, None)
-    return direct or (fun is function and by_name is not function)
-
-
-def _is_of_library(fun: Any) -> bool:
-    """Return whether a library wrapped the arguments of a call, in pytrees and names of its own."""
-    code = getattr(fun, "__code__", None)  # equinox has a function, nnx an object with one inside
-    file = getattr(sys.modules.get(type(fun).__module__), "__file__", None) or ""
-    return bool(LIBRARIES.search(file if code is None else code.co_filename))
-
-
 def _without_names(key: Key) -> Key:
     """Return a key without the library's names: ``dynamic_nodonate['first'][0]``."""
     arguments, statics = (
@@ -285,66 +241,12 @@ def _without_names(key: Key) -> Key:
     return replace(key, arguments=arguments, statics=tuple(("", value) for _, value in statics))
 
 
-def unwrap(fun: Any) -> Any:
-    """Return the function inside of partials, methods, transformations and callable objects."""
-    for _ in range(_DEEPEST):
-        if issubclass(type(fun), functools.partial):
-            fun = fun.func
-        elif type(fun) is MethodType:
-            fun = fun.__func__
-        elif (inner := _attribute(fun, "__wrapped__")) is not None:
-            fun = inner
-        elif type(or_else(None, getattr, fun, "__code__", None)) is CodeType:
-            return fun
-        else:
-            method = inspect.getattr_static(type(fun), "__call__", None)
-            return method if type(method) is FunctionType else fun
-    return fun
-
-
-def _attribute(owner: Any, name: str) -> Any:
-    """Return what an object itself has under a name, without running code of the user's."""
-    try:
-        return object.__getattribute__(owner, "__dict__").get(name)
-    except (AttributeError, TypeError):
-        return None
-
-
-def code_of(fun: Any) -> CodeType | None:
-    code = or_else(None, getattr, unwrap(fun), "__code__", None)
-    return code if type(code) is CodeType else None
-
-
-def definition(fun: Any) -> str:
-    """Return where a function is defined: two with one definition are the same code."""
-    code = code_of(fun)
-    if code is None:
-        return f"{type(fun).__module__}.{type(fun).__qualname__}"
-    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
-
-
 def _source(jaxpr: Any) -> str:
     """Return ``f at /home/me/model.py:12``, as JAX has it."""
     info = getattr(jaxpr, "debug_info", None)
     if info is None:  # a ClosedJaxpr of jax 0.7
         info = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
     return str(getattr(info, "func_src_info", "") or "")
-
-
-def _enclosed_value(fun: Any, name: str) -> Any:
-    """Return what a variable around a function holds; None if there is no such variable."""
-    code = getattr(fun, "__code__", None)
-    if code is None or name not in code.co_freevars:
-        return None
-    return fun.__closure__[code.co_freevars.index(name)].cell_contents
-
-
-def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters of a primitive called outside of ``jit``; empty for other functions."""
-    if not getattr(fun, "_apply_primitive", False):
-        return ()
-    params = _enclosed_value(fun, "params")
-    return tuple(params.items()) if isinstance(params, dict) else ()
 
 
 def _pairs(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:

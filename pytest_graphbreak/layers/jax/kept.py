@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.calls import home
+from pytest_graphbreak.layers.jax.functions import home
 
 MOST: Final = 4096
 """The most traces that are kept; if there are more, all are cleared."""

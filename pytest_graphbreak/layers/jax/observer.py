@@ -1,9 +1,10 @@
 """The jax layer: XLA executables that JAX compiled, in this process and all of its threads.
 
 ``sensors`` puts a hook around the one function by which JAX compiles a program or finds it in its
-persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``programs`` says why
-a function is compiled again, ``explain`` makes a ``Record`` of it all. ``kept`` is what stays of
-JAX's caches between tests, ``private`` lists the names of JAX that this uses.
+persistent cache, and notes what it made (``executables``). ``calls`` reads from JAX's own frames
+which call it is for, ``programs`` says why a function (``functions``) is compiled again, ``device``
+which executables count, ``explain`` makes a ``Record`` of it all. ``kept`` is what stays of JAX's
+caches between tests, ``private`` lists the names of JAX that this uses.
 
 An executable that is held (``lower().compile()``) or loaded
 (``jax.experimental.serialize_executable``) and runs again is not observed: it compiles nothing.
@@ -19,7 +20,8 @@ from functools import partial
 from pytest_graphbreak.layers.base import EventWindow, Observer, Window
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.explain import Event, Executable, explain
+from pytest_graphbreak.layers.jax.executables import Executable
+from pytest_graphbreak.layers.jax.explain import Event, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record

@@ -20,14 +20,8 @@ from types import MethodType
 from typing import Any, Final, get_args
 
 from pytest_graphbreak.layers.faults import guard, or_else
-from pytest_graphbreak.layers.jax.calls import (
-    JaxCall,
-    Key,
-    Kind,
-    Pairs,
-    definition,
-    parameters,
-)
+from pytest_graphbreak.layers.jax.calls import JaxCall, Key, Kind, Pairs
+from pytest_graphbreak.layers.jax.functions import definition, parameters
 from pytest_graphbreak.text.numbers import plural
 
 Identity = tuple[Any, ...]

@@ -8,13 +8,11 @@ error.
 from __future__ import annotations
 
 import importlib
-import re
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -24,95 +22,18 @@ from pytest_graphbreak.layers.hooks import Hook, Patch, caller, note_hook
 from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, find_call
+from pytest_graphbreak.layers.jax.device import is_on_device
+from pytest_graphbreak.layers.jax.executables import Executable, contents
 from pytest_graphbreak.layers.jax.explain import (
     Event,
-    Executable,
-    HostCallback,
     Interrupted,
     MissedExecutable,
     SensorFault,
-    is_on_device,
 )
 from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
-from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.errors import error_words
-
-# Reading the StableHLO module of a program: operations, inputs, outputs, calls of Python.
-
-_PLAIN: Final = ("constant", "return", "func", "call", "module")
-"""Operations that compute nothing."""
-_FUNCTIONS: Final = {
-    "pure_callback": "jax.pure_callback",
-    "io_callback": "jax.experimental.io_callback",
-    "debug_print": "jax.debug.print",
-    "debug_callback": "jax.debug.callback",  # before jax 0.8 also that of jax.debug.print
-}
-"""The functions of JAX that put a call of Python into a program, by their primitive."""
-_PRIMITIVE: Final = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\b")
-_FRAME: Final = re.compile(r'"([^"\n]{1,500})"\("([^"\n]{1,4096})":(\d{1,9}):')
-_LONGEST: Final = 100_000
-"""The most characters that are read of a location."""
-
-
-class ModuleContents(NamedTuple):
-    """The contents of a module. Numbers are None if they are not known."""
-
-    ops: int | None = None
-    inputs: int | None = None
-    outputs: int | None = None
-    callbacks: tuple[HostCallback, ...] = ()
-
-
-def contents(module: Any) -> ModuleContents:
-    """Return what a module holds; empty if it cannot be read."""
-    return or_else(ModuleContents(), _contents, module)  # the program still counts
-
-
-def _contents(module: Any) -> ModuleContents:
-    ops, inputs, outputs = 0, None, None
-    callbacks: list[HostCallback] = []
-    for function in module.body.operations:
-        if str(function.attributes["sym_name"]).strip('"') == "main":
-            kind = function.type
-            inputs, outputs = len(kind.inputs), len(kind.results)
-        for inner in _operations(function.operation):
-            ops += inner.name.rpartition(".")[2] not in _PLAIN
-            if _calls_python(inner):
-                callbacks.append(callback(str(inner.location)))
-    return ModuleContents(ops, inputs, outputs, tuple(callbacks))
-
-
-def _operations(operation: Any) -> Iterator[Any]:
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                operation_below = inner.operation
-                yield operation_below
-                if len(operation_below.regions):
-                    yield from _operations(operation_below)
-
-
-def _calls_python(operation: Any) -> bool:
-    """Return whether an operation calls Python on the host: by a custom call, on TPU a transfer."""
-    if operation.name == "stablehlo.custom_call":
-        return "callback" in str(operation.attributes["call_target_name"])
-    if operation.name == "stablehlo.send":
-        return "true" in str(operation.attributes["is_host_transfer"])
-    return False
-
-
-def callback(location: str) -> HostCallback:
-    """Return the function that calls Python, from the location of its operation.
-
-    JAX prints its primitive there, and the user's frames from the innermost outwards.
-    """
-    location = location[:_LONGEST]
-    primitive = _PRIMITIVE.search(location)
-    kind = _FUNCTIONS[primitive[1]] if primitive is not None else "a callback"
-    lines = [Line(file, int(line), name) for name, file, line in _FRAME.findall(location)]
-    return HostCallback(kind, tuple(reversed(lines)))
 
 
 class _Local(threading.local):

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("jax")
 
 from cases.jax_cases import CASES, MINOR, Case
-from pytest_graphbreak.layers.jax.explain import VARIABLE
+from pytest_graphbreak.layers.jax.device import VARIABLE
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.places import Places

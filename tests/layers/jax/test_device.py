@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from pytest_graphbreak.layers.jax.explain import (
+from pytest_graphbreak.layers.jax.device import (
     VARIABLE,
-    Executable,
     JaxTarget,
     is_on_device,
     name_device,
     parse_device,
 )
+from pytest_graphbreak.layers.jax.executables import Executable
 from tests.conftest import Suite
 
 pytestmark = pytest.mark.jax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.jax.sensors import ModuleContents, callback, contents
+from pytest_graphbreak.layers.jax.executables import ModuleContents, callback, contents
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.jax

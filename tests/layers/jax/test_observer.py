@@ -24,7 +24,7 @@ from jax.experimental import io_callback
 
 from pytest_graphbreak.advice import shorts
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.explain import VARIABLE
+from pytest_graphbreak.layers.jax.device import VARIABLE
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
