@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.layers.tt.programs import Origin, Program
 from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext, without_hooks
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.logs.dynamo import LoggedGraph
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.model.record import Graph, Record
 
 DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"
@@ -48,17 +48,14 @@ class _RankState(Struct):
 
     ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
     last one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
-    ``compiled`` was reported by torch_xla; it has this ``origin``, and ``kind`` is the cause to
-    count it by.
+    ``compiled`` is that of a compilation that torch_xla reported.
     """
 
     pending: LoggedGraph | None = None
     lowered: LoggedGraph | None = None
     fx: FxGraph = field(default_factory=FxGraph)
     exported: bool = False
-    compiled: Graph | None = None
-    origin: str = ""
-    kind: str = ""
+    compiled: Origin | None = None
 
 
 class Origins:
@@ -93,8 +90,8 @@ class Origins:
         lowers = report.lowers
         # Each part of an FX graph that was split is lowered: a second one without a new FX graph
         # of Dynamo's before it shows that there was a cut.
-        relowered = lowers and logged is not None and state.pending is None
-        if relowered and not report.is_in_backward:
+        is_lowered_again = lowers and logged is not None and state.pending is None
+        if is_lowered_again and not report.is_in_backward:
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
@@ -103,45 +100,50 @@ class Origins:
         context = explain.context_of_report(report, state.fx)
         if context is not None and context.kind == "cut":
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
-        state.origin, state.kind = TORCH_XLA, graph.cause
-        is_whole = lowers and (graph.cause == "backward" or not relowered)
+        maker, counted_as = TORCH_XLA, graph.cause
+        is_whole = lowers and (graph.cause == "backward" or not is_lowered_again)
         if is_whole:  # not another part of a graph that torch_xla cut
-            state.origin = EXPORT if logged is not None and logged.export else DYNAMO
+            maker = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
-                state.kind = logged.graph.cause if logged is not None else "entry"
+                counted_as = logged.graph.cause if logged is not None else "entry"
             state.lowered, state.pending = logged, None
-        self._counts_xla[state.origin, state.kind] += 1
+        self._counts_xla[maker, counted_as] += 1
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
-        state.compiled = graph
+        state.compiled = Origin(
+            maker, graph.cause, counted_as, graph.reason, graph.sources, graph.where
+        )
 
     def begin_program(self, program: Program) -> None:
         """Note that the TT compiler begins a graph."""
         state = self._state(program.rank)
         if state.compiled is not None:
-            graph, state.compiled = state.compiled, None
-            program.cause, program.why = graph.cause, graph.reason
-            program.origin, program.kind = state.origin, state.kind
-            program.sources, program.where = graph.sources, graph.where
+            program.origin, state.compiled = state.compiled, None
         elif (logged := state.pending) is not None:
             state.pending, state.lowered = None, logged
-            program.cause, program.why = "fx", _why_again(logged.graph)
-            program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
-            program.sources, program.where = (logged.graph.name,), logged.graph.where
+            program.origin = Origin(
+                EXPORT if logged.export else DYNAMO,
+                "fx",
+                counted_as=logged.graph.cause,
+                reason=_why_again(logged.graph),
+                sources=(logged.graph.name,),
+                where=logged.graph.where,
+            )
         elif state.exported:
-            program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
+            program.origin = Origin(EXPORT, reason="compiled after torch.export, outside Dynamo")
         elif self.is_dynamo_logged:
-            program.origin, program.why = TORCH_XLA, CUT
+            program.origin = Origin(TORCH_XLA, reason=CUT)
         else:
-            program.origin = UNKNOWN
+            program.origin = Origin(UNKNOWN)
         state.exported = False
 
     def end_program(self, program: Program) -> None:
         """Count a program at its end, when its name is known and may override other evidence."""
         if program.reshard:
-            program.cause = program.kind = "reshard"
-            program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
-        self.counted[program.origin, program.kind or program.cause] += 1
+            where = program.origin.where
+            reason = explain.RESHARDED
+            program.origin = Origin(TORCH_XLA, "reshard", "reshard", reason, where=where)
+        self.counted[program.origin.maker, program.origin.counted_as] += 1
 
     def record(self) -> Record | None:
         """Return the xla layer if torch_xla reported its compilations, else None."""
@@ -149,9 +151,9 @@ class Origins:
             return None
         return record_of("xla", graphs=self.compilations, graph_list=self._graphs)
 
-    def totals(self, tt: bool) -> Counter[tuple[str, str]]:
-        """Return the graphs of the deepest layer by origin and cause."""
-        return self.counted if tt else self._counts_xla
+    def totals(self, *, has_tt: bool) -> Counter[tuple[str, str]]:
+        """Return the graphs of the deepest layer, tt or xla, by origin and cause."""
+        return self.counted if has_tt else self._counts_xla
 
     def _state(self, rank: str) -> _RankState:
         return self._ranks.setdefault(rank, _RankState())
@@ -162,10 +164,3 @@ def _why_again(graph: Graph) -> str:
     if graph.cause == "entry":
         return ""
     return f"{graph.cause}: {graph.reason}" if graph.reason else graph.cause
-
-
-def place(program: Program) -> Frame:
-    """Return the best place known for a program: from its own text, else from its origin."""
-    if program.places:
-        return program.places[0][0]
-    return program.where

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs import origin, torch_lines
+from pytest_graphbreak.logs import torch_lines
 from pytest_graphbreak.logs.dynamo import Dynamo
 from pytest_graphbreak.logs.locations import Locations
 from pytest_graphbreak.logs.origin import Origins
@@ -163,7 +163,7 @@ class _Reader:
             guesses=guesses,
             logged=frozenset(self._dynamo.seen),
             record=merge([layer for layer in layers if layer is not None]),
-            origins=self._origins.totals(bool(self._tt.headers)),
+            origins=self._origins.totals(has_tt=bool(self._tt.headers)),
             script=self._dynamo.script,
             processes=max(self._dynamo.processes, len(ranks), 1),
         )
@@ -205,11 +205,11 @@ def _graph(program: Program, several: bool) -> Graph:
     return Graph(
         "tt",
         program.name or f"graph {program.number}",
-        program.cause,
-        sources=program.sources,
+        program.origin.cause,
+        sources=program.origin.sources,
         process=who if several and who else None,
-        where=origin.place(program),
-        reason="; ".join(filter(None, (program.why, end))),
+        where=program.place,
+        reason="; ".join(filter(None, (program.origin.reason, end))),
         module=program.module or None,
         seconds=program.seconds,
     )

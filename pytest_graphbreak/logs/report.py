@@ -10,7 +10,6 @@ from pathlib import Path
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
@@ -112,9 +111,9 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
         yield Graph(
             "tt",
             program.name,
-            program.cause,
-            where=origin.place(program),
-            reason=program.why,
+            program.origin.cause,
+            where=program.place,
+            reason=program.origin.reason,
             seconds=program.seconds,
         )
 

@@ -43,7 +43,7 @@ BACKEND: Final = JaxName(
     "backend_compile_and_load",
     "it shows whether a program was compiled or loaded from the persistent cache",
 )
-HEARD: Final = JaxName(
+DURATION: Final = JaxName(
     "jax._src.dispatch", "record_event_duration_secs", "JAX's own count is heard there"
 )
 EVENT: Final = JaxName("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
@@ -51,13 +51,13 @@ CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compa
 CLEAR: Final = JaxName("jax._src.api", "clear_caches", "it isolates tests")
 ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "it gives the devices of arguments")
 BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "it gives the device")
-RAISED: Final = JaxName(
+EXCEPTION: Final = JaxName(
     "jax._src.traceback_util",
     "_is_under_reraiser",
     "code that cannot be traced is seen there",
     ("e",),
 )
-NAMES: Final = (RAISED, COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
+NAMES: Final = (EXCEPTION, COMPILE, BACKEND, DURATION, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
 # Not in ``NAMES``: where one of these is missing, ``kept`` clears all caches.
 _KEEPS: Final = "what JAX traced of functions of its own stays there"

@@ -39,18 +39,19 @@ from pytest_graphbreak.text.errors import error_words
 class _Local(threading.local):
     """The state of one thread.
 
-    ``compiling`` has an item for each program that is being compiled, the innermost last: whether
-    XLA was asked. ``is_reading``: we read what is compiled, which may have the user's code compile.
-    ``is_aot`` says whether the innermost is compiled ahead of time, ``unheard`` how many ended that
-    JAX has not reported yet. ``raised`` is the exception that was reported last.
+    ``is_xla_asked`` has an item for each program that is being compiled, the innermost last: False
+    until JAX has XLA compile it, as it does not where its persistent cache has the program.
+    ``is_reading``: we read what is compiled, which may have the user's code compile. ``is_aot``
+    says whether the innermost is compiled ahead of time, ``unreported`` how many ended that JAX has
+    not reported yet. ``last_raised`` is the exception that was noted last.
     """
 
     def __init__(self) -> None:
-        self.compiling: list[bool] = []
+        self.is_xla_asked: list[bool] = []
         self.is_reading = False
         self.is_aot = False
-        self.raised: weakref.ref[BaseException] | None = None
-        self.unheard = 0
+        self.last_raised: weakref.ref[BaseException] | None = None
+        self.unreported = 0
 
 
 class JaxSensors:
@@ -101,12 +102,12 @@ class JaxSensors:
                 self._check(name)
             self.errors += [_error_words(fault) for fault in private.check_frames()]
             hooks = {
-                private.COMPILE: self._compile,
-                private.BACKEND: self._backend,
-                private.HEARD: note_hook(
+                private.COMPILE: self._around_compile,
+                private.BACKEND: self._around_backend,
+                private.DURATION: note_hook(
                     self._note_duration, partial(self.sensor_failed, "programs")
                 ),
-                private.RAISED: note_hook(
+                private.EXCEPTION: note_hook(
                     self._note_exception, partial(self.sensor_failed, "exceptions")
                 ),
             }
@@ -144,21 +145,22 @@ class JaxSensors:
 
     def _note_exception(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that JAX prepares an exception which leaves one of its functions."""
-        error, frame, noted = args[0], caller(), self._local.raised
-        if not explain.is_jit_boundary(frame) or (noted is not None and noted() is error):
+        error, frame, noted = args[0], caller(), self._local.last_raised
+        is_noted = noted is not None and noted() is error  # it passes the edge of each outer call
+        if is_noted or not explain.is_jit_boundary(frame):
             return
         if why := explain.stop_reason(error):
-            self._local.raised = weakref.ref(error)
+            self._local.last_raised = weakref.ref(error)
             self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
             NOTIFIER.listener.on_event()
 
     # One program for each call of compile_or_get_cached.
 
-    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _around_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         local, listener = self._local, NOTIFIER.listener
         if local.is_reading:  # a comparison of the user's that we caused
-            local.unheard += 1
+            local.unreported += 1
             return original(*args, **kwargs)
         program = Executable("")
         try:
@@ -167,15 +169,15 @@ class JaxSensors:
                 self._read_program(program, args, kwargs)
         finally:
             local.is_reading = False
-        depth = len(local.compiling)
+        depth = len(local.is_xla_asked)
         try:
-            local.compiling.append(False)
+            local.is_xla_asked.append(False)
             local.is_aot = program.cause == "aot"
             listener.on_begin()
             began = time.perf_counter()
             executable = original(*args, **kwargs)
             program.seconds = time.perf_counter() - began
-            program.loaded = not local.compiling[-1]
+            program.loaded = not local.is_xla_asked[-1]
             self.events.append(program)
             return executable
         except Exception as error:
@@ -183,14 +185,14 @@ class JaxSensors:
                 self.events.append(Interrupted(explain.refusal(program.name, error), program.stack))
             raise
         finally:
-            del local.compiling[depth:]
-            local.unheard += 1
+            del local.is_xla_asked[depth:]
+            local.unreported += 1
             listener.on_end()
 
-    def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _around_backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if self._local.compiling:
-            self._local.compiling[-1] = True
+        if self._local.is_xla_asked:
+            self._local.is_xla_asked[-1] = True
         if self._local.is_aot:  # its text and its costs may be read, with the source lines
             return original(*args, **kwargs)
         return self.kept.executable(original, args, kwargs)
@@ -198,8 +200,8 @@ class JaxSensors:
     def _note_duration(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a duration that JAX reports to its listeners."""
         if args and args[0] == self._event:
-            if self._local.unheard:
-                self._local.unheard -= 1
+            if self._local.unreported:
+                self._local.unreported -= 1
             else:
                 self.events.append(MissedExecutable(str(kwargs.get("fun_name", ""))))
 

@@ -131,14 +131,29 @@ RESHARD: Final = "ReplicateShardedData"
 """The module name of the graphs with which torch_xla gathers a sharded tensor."""
 
 
+class Origin(Struct, frozen=True):
+    """Why a graph exists, by what precedes it in a log (see ``logs.origin``).
+
+    ``maker`` is who made it, empty if nobody looked. ``cause`` is that of the graph, ``counted_as``
+    the cause that it is counted by. ``sources`` are names of graphs of the layer above.
+    """
+
+    maker: str = ""
+    cause: str = "other"
+    counted_as: str = "other"
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+    where: Frame = NOWHERE
+
+
 class Program(Struct):
     """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
 
     ``offset`` is the place of its first header, in bytes; ``times`` are those of its first and
-    last, in seconds, None for a header without. ``places`` are the lines
-    of source that most of it comes from, most first, with the number of kinds
-    of ops of each; ``module`` is the path of the nn.Module. ``cause``, ``why``
-    and ``origin`` say why it exists (see ``logs.origin``), ``kind`` is the cause to count by.
+    last, in seconds, None for a header without. ``loaded``: codegen loaded a saved graph. ``ended``
+    is ``completed``, ``failed`` or ``unfinished``, empty until then. ``places`` are the lines of
+    source that most of it comes from, most first, with the number of kinds of ops of each;
+    ``module`` is the path of the nn.Module.
     """
 
     number: int
@@ -152,12 +167,7 @@ class Program(Struct):
     ended: str = ""
     places: tuple[tuple[Frame, int], ...] = ()
     module: str | None = None
-    cause: str = "other"
-    why: str = ""
-    origin: str = ""
-    kind: str = ""
-    sources: tuple[str, ...] = ()
-    where: Frame = NOWHERE
+    origin: Origin = Origin()
     times: tuple[float | None, float | None] = (None, None)
 
     @property
@@ -176,6 +186,11 @@ class Program(Struct):
     @property
     def last(self) -> str:
         return self.stages[-1] if self.stages else ""
+
+    @property
+    def place(self) -> Frame:
+        """The best place known: from its own text, else from its origin."""
+        return self.places[0][0] if self.places else self.origin.where
 
     @property
     def reshard(self) -> bool:

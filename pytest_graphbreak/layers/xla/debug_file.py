@@ -53,8 +53,7 @@ class DebugFile:
         self.off = self._conflict()
         if self.off:
             return
-        path = os.environ.get(FILE, "")
-        if path and not path.startswith(_OURS):
+        if path := _users_path():
             self._users_file = path
         elif native.has_compiled() and not self._taken:
             self.off = TOO_LATE
@@ -101,12 +100,11 @@ class DebugFile:
         """Return why the user's own settings keep the reports from us; empty if they do not."""
         if os.environ.get("PJRT_LOCAL_PROCESS_RANK", "0") != "0":
             return "torch_xla reports compilations in the process of rank 0 only"
-        path = os.environ.get(FILE, "")
         level = os.environ.get("PT_XLA_DEBUG_LEVEL", "")
         is_asked = _positive(level) or (not level and _positive(os.environ.get("PT_XLA_DEBUG", "")))
-        if path and not path.startswith(_OURS) and not is_asked:
+        if _users_path() and not is_asked:
             return f"{FILE} is set and PT_XLA_DEBUG_LEVEL is not: set it to 1"
-        if is_asked and not path:
+        if is_asked and not os.environ.get(FILE):
             return f"PT_XLA_DEBUG_LEVEL sends torch_xla's reports to stderr: set {FILE} too"
         return ""
 
@@ -160,6 +158,12 @@ class DebugFile:
             self._fd, self.off = -1, "a forked process could not open a file of its own"
         self._offset = 0
         self._reader = Reader()
+
+
+def _users_path() -> str:
+    """Return the file that the user had reports written to; empty if there is none."""
+    path = os.environ.get(FILE, "")
+    return "" if path.startswith(_OURS) else path
 
 
 def _positive(text: str) -> bool:

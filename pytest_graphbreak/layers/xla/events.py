@@ -66,8 +66,9 @@ class Event(Struct, eq=False):
 
     ``backward`` is the stack that called ``backward()``, if that was running. An event without a
     report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
-    ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often. ``lowering``
-    is the FX graph that Dynamo made last, for a log: there no context is known.
+    ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often;
+    ``resharded``: it put a sharded tensor together. ``lowering`` is the FX graph that Dynamo made
+    last, for a log: there no context is known.
     """
 
     report: CompileReport | None
@@ -111,9 +112,9 @@ class Recorder:
         """What compilations belong to that are still to be noted, in the order of the calls."""
         self._queue: list[CompileReport] = []
         """Reports of compilations that the metric has not counted yet."""
+        # The CPU counters when an event was noted last.
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
-        """These and ``_fallbacks``: the CPU counters when an event was noted last."""
         self._counted = 0
         """The counters of compilations at the last ``note_compiled``; the user may clear them."""
         self._hits = 0

@@ -40,8 +40,8 @@ class _Why(Struct):
     """The parts of an explanation.
 
     ``callers`` is the Python stack that led there, the innermost frame first, ``traced`` continues
-    it inside of what Dynamo traced, the outermost first. ``deep``: the place is the innermost line
-    of ``traced``, and not the outermost.
+    it inside of what Dynamo traced, the outermost first. A whole graph is placed where ``traced``
+    begins; ``is_of_node``: one node is the cause, and the place is its line, where ``traced`` ends.
     """
 
     cause: str
@@ -51,7 +51,7 @@ class _Why(Struct):
     module: str | None = None
     ops: int | None = None
     traced: Sequence[Line] = ()
-    deep: bool = False
+    is_of_node: bool = False
 
 
 def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[str]]:
@@ -73,8 +73,8 @@ def graph(name: str, event: Event, places: Places) -> Graph:
     """Return the graph of one compilation."""
     why = _why(event, places)
     report = event.report
-    traced = tuple(reversed(why.traced)) if why.deep else tuple(why.traced)
-    where = _place((*traced, *why.callers), places)
+    nearest_first = why.traced[::-1] if why.is_of_node else why.traced
+    where = _place((*nearest_first, *why.callers), places)
     if why.graph is not None and why.graph.where != NOWHERE and why.cause in _LOWERED:
         where = _in_graph(why.graph, event, places) or where
     return Graph(
@@ -225,7 +225,7 @@ def _split(
     if cut is None:
         return _Why("split", OUTSIDE, frames, context.graph, ops=ops)
     reason = _because(cut, places)
-    return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, deep=True)
+    return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, is_of_node=True)
 
 
 def _because(cut: Cut, places: Places) -> str:

@@ -11,7 +11,7 @@ changes the graph that is compiled next.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -55,9 +55,8 @@ CauseAndReason = tuple[str, str]
 
 def is_sync(report: CompileReport) -> bool:
     """Return whether ``torch_xla.sync()`` compiled, or what torch_xla builds on it."""
-    return report.frames[0].name in ("sync", "mark_step") and report.frames[0].file.endswith(
-        "/torch_xla.py"
-    )
+    innermost = report.frames[0]
+    return innermost.name in ("sync", "mark_step") and innermost.file.endswith("/torch_xla.py")
 
 
 def explain_sync(report: CompileReport, callers: Sequence[Line], places: Places) -> CauseAndReason:
@@ -78,7 +77,7 @@ def _step_or_compile(callers: Sequence[Line], places: Places) -> str:
 
 
 def explain_unsynced(
-    report: CompileReport, fallbacks: Iterable[str], places: Places
+    report: CompileReport, fallbacks: Collection[str], places: Places
 ) -> CauseAndReason:
     """Explain what no sync compiled; ``fallbacks`` are the ops that ran on the CPU meanwhile."""
     for words, cause, reason in _STATED:
@@ -89,7 +88,7 @@ def explain_unsynced(
     return "access", _how_read(report.frames, fallbacks, places)
 
 
-def _how_read(frames: Sequence[Line], fallbacks: Iterable[str], places: Places) -> str:
+def _how_read(frames: Sequence[Line], fallbacks: Collection[str], places: Places) -> str:
     """Return how a value was read, from the source text around."""
     depth = next(
         (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)

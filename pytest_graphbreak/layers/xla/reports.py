@@ -72,6 +72,7 @@ class Reader(Struct):
     _prefix: str = ""
     _block: list[str] = []
     _unpaired: int = 0
+    """Compilations whose first block was read, and whose second is still to come."""
 
     def feed(self, text: str) -> list[CompileReport]:
         lines = (self._partial_line + text).split("\n")
