@@ -166,7 +166,7 @@ class Dynamo:
             begun.traced = True
             return
         if begun is not None:  # it begins once more: Dynamo was reset, and counts from 0/0 again
-            process.begin()
+            process.begin_round()
         elif len(process.attempts) >= KEPT:
             process.forget()
         above = stacks.read(record.text[match.end() :])
@@ -269,7 +269,7 @@ class Dynamo:
         if announced is not None:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
-            process.begin()
+            process.begin_round()
         guards = tuple(guard[: dynamo_texts.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:

@@ -61,7 +61,7 @@ class Process(Struct):
     rounds: int = 1
     _functions: dict[Function, dict[int, LoggedAttempt]] = {}
 
-    def begin(self) -> None:
+    def begin_round(self) -> None:
         """Begin a new round of ids, since Dynamo was reset."""
         self.attempts.clear()
         self.guards.clear()

@@ -138,7 +138,7 @@ class _Reader:
         self._dynamo = Dynamo(sources)
         self._origins = Origins(sources)
         self._tt = TTGraphs(sources, self._origins)
-        self._torch = TorchLines(self._record)
+        self._torch = TorchLines(self._take_record)
         self._xla = XlaLines(self._origins.add_compilation)
 
     def add_line(self, line: str) -> None:
@@ -168,9 +168,7 @@ class _Reader:
             processes=max(self._dynamo.processes, len(ranks), 1),
         )
 
-    # What others print
-
-    def _record(self, record: TorchRecord) -> None:
+    def _take_record(self, record: TorchRecord) -> None:
         if record.where.endswith("symbolic_shapes.py"):
             if not record.id:
                 self._origins.add_export(record.rank)
@@ -178,8 +176,6 @@ class _Reader:
             self._origins.add_fx_graph(logged)
         if "tracing" in self._dynamo.seen:
             self._origins.is_dynamo_logged = True
-
-    # Layers
 
     def _tt_layer(self, guesses: dict[str, Guess]) -> Record | None:
         programs = self._tt.programs

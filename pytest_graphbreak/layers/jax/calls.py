@@ -150,7 +150,7 @@ class _Frames(Struct):
 
     def _take_caller(self, frame: FrameType, miss: dict[str, Any]) -> None:
         """Read a frame of JAX around the call of ``jit``."""
-        self.is_direct = self.is_direct or _is_work(frame)
+        self.is_direct = self.is_direct or _does_more_than_wrap(frame)
         self.moves = self.moves or "device_put" in frame.f_code.co_name
         if _file(frame) == "pmap.py":  # in later versions than 0.7 it calls jit
             self.kind = "pmap"
@@ -176,7 +176,7 @@ class _Frames(Struct):
 def find_call(frame: FrameType | None) -> JaxCall:
     """Return the call that is compiled for, from the frame of JAX that compiles."""
     seen = _Frames()
-    while frame is not None and (is_jax(frame) or _is_passed(frame)):
+    while frame is not None and (is_jax(frame) or _only_links(frame)):
         if is_jax(frame):
             seen.take(frame)
         frame = frame.f_back
@@ -211,7 +211,7 @@ _OURS: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _PACKAGES: Final = os.path.join("site-packages", "")
 
 
-def _is_passed(frame: FrameType) -> bool:
+def _only_links(frame: FrameType) -> bool:
     """Return whether a frame only links two of JAX: one of the standard library, or ours."""
     file = frame.f_code.co_filename
     is_standard = file.startswith(_standard_library()) and _PACKAGES not in file
@@ -222,7 +222,7 @@ def _file(frame: FrameType) -> str:
     return os.path.basename(frame.f_code.co_filename)
 
 
-def _is_work(frame: FrameType) -> bool:
+def _does_more_than_wrap(frame: FrameType) -> bool:
     """Return whether a frame of JAX outside of a call is more than JAX's wrapping of each call."""
     return _file(frame) not in ("traceback_util.py", "profiler.py", "api_util.py")
 

@@ -92,9 +92,9 @@ class DebugFile:
         self._reader.refused.clear()
         return reports
 
-    def settle(self) -> None:
+    def forget_unpaired(self) -> None:
         """Note that no compilation is under way in any thread."""
-        self._reader.settle()
+        self._reader.forget_unpaired()
 
     def _conflict(self) -> str:
         """Return why the user's own settings keep the reports from us; empty if they do not."""

@@ -204,7 +204,7 @@ class Recorder:
         reports = self._queue[:new]
         del self._queue[:new]
         if not self._queue:  # a report without a count yet is of a compilation that is under way
-            self.debug.settle()
+            self.debug.forget_unpaired()
         self._add_events(context, reports, unreported=new - len(reports))
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
             event.seconds = took

@@ -84,7 +84,7 @@ class Reader(Struct):
                 reports.append(report)
         return reports
 
-    def settle(self) -> None:
+    def forget_unpaired(self) -> None:
         """Note that no compilation is under way: one that has no second block has failed."""
         self._unpaired = 0
 

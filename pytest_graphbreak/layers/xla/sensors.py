@@ -37,15 +37,17 @@ _UNBRIDGED: Final = "graphs that a backend runs lazily are seen there"
 EXTRACT = Sensor(BRIDGE, "extract_compiled_graph", "FX graphs are seen there")
 EXTRACT_COPY = EXTRACT._replace(module=COPY)
 LOWER = Sensor(BRIDGE, "extract_graph_helper", "the xla graphs of an FX graph are seen there")
-TRY = Sensor(BRIDGE, "UnsupportedNodesCollector.run_node", _SPLITS)
-RUN = Sensor(BRIDGE, "InputCollector.run_node", _SPLITS)
+TRY_NODE = Sensor(BRIDGE, "UnsupportedNodesCollector.run_node", _SPLITS)
+RUN_NODE = Sensor(BRIDGE, "InputCollector.run_node", _SPLITS)
 SETTLE = Sensor(
     "_XLAC",
     "_xla_sync_multi",
     "inputs that are settled before a compiled program runs are seen there",
 )
-CACHED = Sensor("_XLAC", "_run_cached_graph", "the lines that run compiled graphs are seen there")
-CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _UNBRIDGED)
+RUN_CACHED = Sensor(
+    "_XLAC", "_run_cached_graph", "the lines that run compiled graphs are seen there"
+)
+CALL_MODULE = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _UNBRIDGED)
 INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _UNBRIDGED)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
@@ -56,7 +58,7 @@ COMPILE = Sensor(
 MARK = Sensor("_XLAC", "_xla_step_marker", "the lines that sync are seen there")
 SENSORS: Final = tuple(sensor for sensor in [*vars().values()] if isinstance(sensor, Sensor))
 """All of them, the functions of the bridge before their copies, which are patched only if new."""
-RUNS: Final = (MARK, CACHED)
+ONLY_FOR_RUNS: Final = (MARK, RUN_CACHED)
 """The sensors that only runs need."""
 
 
@@ -74,11 +76,11 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         EXTRACT: _both((bridge.before_extract, bridge.after_extract), lowers),
         EXTRACT_COPY: _both((bridge.before_extract, bridge.after_extract), lowers),
         LOWER: _both((bridge.before_lower, bridge.after_lower), lowers),
-        TRY: (bridge.before_node, bridge.after_node),
-        RUN: (bridge.before_bridge_node, bridge.after_bridge_node),
+        TRY_NODE: (bridge.before_node, bridge.after_node),
+        RUN_NODE: (bridge.before_bridge_node, bridge.after_bridge_node),
         SETTLE: _both((bridge.before_settle, bridge.after_settle), syncs),
-        CACHED: (executions.before_call, None),
-        CALL: (unbridged.before_call, unbridged.after_call),
+        RUN_CACHED: (executions.before_call, None),
+        CALL_MODULE: (unbridged.before_call, unbridged.after_call),
         INTERPRET: (unbridged.before_interpret, None),
         BACKWARD: (bridge.before_backward, bridge.after_backward),
         COMPILE: (bridge.before_compile, bridge.after_compile),
@@ -153,7 +155,7 @@ class XlaSensors:
         if self._run_places is not None:
             recorder.guard(recorder.executions.attach, self._run_places)
         for sensor in SENSORS:
-            is_needed = self._run_places is not None or sensor not in RUNS
+            is_needed = self._run_places is not None or sensor not in ONLY_FOR_RUNS
             if is_needed and sensor not in self._patches and _has_run(sensor):
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 

@@ -145,7 +145,7 @@ class Unbridged:
             return
         self._recorder.note_if_compiled()  # what was compiled before belongs to the run before
         self._run = None
-        entry = self._know(module, inputs)
+        entry = self._known_module(module, inputs)
         if entry is None:
             return
         within = frame.f_code.co_filename, frame.f_code.co_name
@@ -153,7 +153,8 @@ class Unbridged:
         numbers = tuple(value for value in inputs if type(value) in (int, float))
         self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
 
-    def _know(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
+    def _known_module(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
+        """Return what is known of a module, which is looked at the first time that it runs."""
         if module not in self._modules:
             targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
             graph = None if native.LOWERED in targets else self._describe(module, inputs)

@@ -76,7 +76,7 @@ def test_a_compilation_without_python_frames_has_only_its_second_block() -> None
 def test_a_compilation_that_failed_is_not_paired_with_the_next() -> None:
     reader = Reader()
     assert len(reader.feed(analysis(["f (a.py:1)"]))) == 1
-    reader.settle()
+    reader.forget_unpaired()
     assert len(reader.feed(AFTER)) == 1
 
 
