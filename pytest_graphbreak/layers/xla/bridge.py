@@ -173,7 +173,7 @@ class Bridge:
             return
         collector, node, before = token
         # A node that raises is not among them, but what it needed may have been compiled.
-        refused = len(collector._unsupported_nodes) > before or self._recorder.debug.grown()
+        refused = len(collector._unsupported_nodes) > before or self._recorder.debug.has_grown()
         if not refused or node.op == "placeholder":
             return
         # The bridge has cleared the counters before the node: their values are this node's.

@@ -70,13 +70,13 @@ class DebugFile:
         self._give_back()
         self.off = TOO_LATE
 
-    def grown(self) -> bool:
+    def has_grown(self) -> bool:
         """Return whether something was written since the last ``read``. Costs a system call."""
         return not self.off and self._size() != self._offset
 
     def read(self) -> list[CompileReport]:
         """Return the compilations reported since the last call, in order."""
-        if not self.grown():
+        if not self.has_grown():
             return []
         if self._size() < self._offset:  # the user emptied a file of theirs, or put another there
             self._offset = 0

@@ -169,7 +169,7 @@ class Recorder:
 
     def note_if_compiled(self, context: LoweringContext | None = None) -> None:
         """Call ``note_compiled`` if something was reported, or, without reports, was counted."""
-        is_reported = self.debug.grown()
+        is_reported = self.debug.has_grown()
         if is_reported or (self.debug.off and native.compile_counters() != self._counted):
             self.note_compiled(context)
 
