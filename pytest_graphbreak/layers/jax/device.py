@@ -67,7 +67,7 @@ def is_on_device(program: Executable) -> bool:
     """Return whether a program belongs to the device and not to the host."""
     if device := os.environ.get(VARIABLE):
         return parse_device(device).holds(program)
-    return JaxTarget("tt" if _has_tt() else program.default).holds(program)
+    return JaxTarget("tt" if _has_tt() else program.default_platform).holds(program)
 
 
 def _has_tt() -> bool:

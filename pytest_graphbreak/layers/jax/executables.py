@@ -1,4 +1,4 @@
-"""An executable that JAX made, as it is noted, and what its StableHLO module holds."""
+"""Notes an executable that JAX made, and reads what its StableHLO module holds."""
 
 from __future__ import annotations
 
@@ -22,15 +22,24 @@ class HostCallback(Struct, frozen=True):
     stack: tuple[Line, ...]
 
 
+class ModuleContents(NamedTuple):
+    """What the StableHLO module of a program holds. Numbers are None if they are not known."""
+
+    ops: int | None = None
+    inputs: int | None = None
+    outputs: int | None = None
+    callbacks: tuple[HostCallback, ...] = ()
+
+
 class Executable(Struct, eq=False):
     """An XLA executable that JAX made.
 
     ``cause`` is one of the layer's; ``reason`` says why, if there is more to say than the cause.
-    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` is the platform
-    that JAX chooses itself. ``seconds`` is how long it took to compile. ``loaded``: the persistent
-    cache had it, nothing was compiled. ``stack`` runs from the outermost frame inwards, without
-    JAX's frames at its end. ``defined`` is where the function that was given to ``jax.jit`` is
-    defined, None if that is not known.
+    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default_platform`` is the
+    one that JAX chooses itself. ``seconds`` is how long it took to compile. ``loaded``: the
+    persistent cache had it, nothing was compiled. ``stack`` runs from the outermost frame inwards,
+    without JAX's frames at its end. ``defined`` is where the function that was given to ``jax.jit``
+    is defined, None if that is not known.
     """
 
     name: str
@@ -38,14 +47,11 @@ class Executable(Struct, eq=False):
     devices: tuple[int, ...] = ()
     cause: str = "other"
     reason: str = ""
-    default: str = ""
+    default_platform: str = ""
     stack: tuple[Line, ...] = ()
     loaded: bool = False
-    ops: int | None = None
-    inputs: int | None = None
-    outputs: int | None = None
+    contents: ModuleContents = ModuleContents()
     defined: Line | None = None
-    callbacks: tuple[HostCallback, ...] = ()
     seconds: float | None = None
 
 
@@ -66,21 +72,12 @@ _LONGEST: Final = 100_000
 """The most characters that are read of a location."""
 
 
-class ModuleContents(NamedTuple):
-    """The contents of a module. Numbers are None if they are not known."""
-
-    ops: int | None = None
-    inputs: int | None = None
-    outputs: int | None = None
-    callbacks: tuple[HostCallback, ...] = ()
-
-
-def contents(module: Any) -> ModuleContents:
+def read_module(module: Any) -> ModuleContents:
     """Return what a module holds; empty if it cannot be read."""
-    return or_else(ModuleContents(), _contents, module)  # the program still counts
+    return or_else(ModuleContents(), _read_module, module)  # the program still counts
 
 
-def _contents(module: Any) -> ModuleContents:
+def _read_module(module: Any) -> ModuleContents:
     ops, inputs, outputs = 0, None, None
     callbacks: list[HostCallback] = []
     for function in module.body.operations:

@@ -112,7 +112,9 @@ class _EventReader:
                 )
             )
         if graph.cause != "eager":
-            self._breaks += [self._break(callback, graph.stack) for callback in event.callbacks]
+            self._breaks += [
+                self._break(callback, graph.stack) for callback in event.contents.callbacks
+            ]
 
     def _graph(self, program: Executable) -> Graph:
         stack = _stack(program.stack, self._places)
@@ -120,9 +122,9 @@ class _EventReader:
             LAYER,
             f"{program.name}/{self._of_name[program.name]}",
             program.cause,
-            ops=program.ops,
-            inputs=program.inputs,
-            outputs=program.outputs,
+            ops=program.contents.ops,
+            inputs=program.contents.inputs,
+            outputs=program.contents.outputs,
             where=stack[-1] if stack else NOWHERE,
             reason=self._reason(program),
             stack=stack,

@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, find_call
 from pytest_graphbreak.layers.jax.device import is_on_device
-from pytest_graphbreak.layers.jax.executables import Executable, contents
+from pytest_graphbreak.layers.jax.executables import Executable, read_module
 from pytest_graphbreak.layers.jax.explain import (
     Event,
     Interrupted,
@@ -215,8 +215,8 @@ class JaxSensors:
         platform = program.platform = str(backend.platform)
         program.devices = tuple(devices)
         # It is open: something is compiled for it.
-        program.default = str(private.value(private.BRIDGE)().platform)
-        program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
+        program.default_platform = str(private.value(private.BRIDGE)().platform)
+        program.contents = read_module(module)
         asked = find_call(caller())
         program.stack = asked.stack
         asked.key = replace(

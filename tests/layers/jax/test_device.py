@@ -20,7 +20,7 @@ pytestmark = pytest.mark.jax
 
 
 def program(platform: str = "cpu", *devices: int, default: str = "cpu") -> Executable:
-    return Executable("f", platform, devices or (0,), "jit", default=default)
+    return Executable("f", platform, devices or (0,), "jit", default_platform=default)
 
 
 @pytest.mark.parametrize(

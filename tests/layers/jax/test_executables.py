@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.jax.executables import ModuleContents, callback, contents
+from pytest_graphbreak.layers.jax.executables import ModuleContents, callback, read_module
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.jax
@@ -40,4 +40,4 @@ def test_the_innermost_line_is_the_last() -> None:
 
 
 def test_of_a_module_that_cannot_be_read_nothing_is_known() -> None:
-    assert contents(object()) == ModuleContents()
+    assert read_module(object()) == ModuleContents()
