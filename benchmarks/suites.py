@@ -91,7 +91,8 @@ SUITES: Final = {
     "dynamo": Suite("torch", "pytorch/pytorch", ("test/dynamo/test_*.py",)),
     "tensordict": Suite("tensordict", "pytorch/tensordict", ("test/test_compile.py",)),
     "einops": Suite("einops", "arogozhnikov/einops", ("einops/tests/test_*.py",)),
-    "chex": Suite("chex", "google-deepmind/chex", ("chex/_src/*_test.py",)),
+    # Together: its folder has a ``warnings.py``, which Python would import from there.
+    "chex": Suite("chex", "google-deepmind/chex", ("chex/_src/*_test.py",), together=True),
     "equinox": Suite("equinox", "patrick-kidger/equinox", ("tests/test_*.py",)),
     "optax": Suite("optax", "google-deepmind/optax", ("optax/*/*_test.py",)),
     "flax": Suite("flax", "google/flax", ("tests/core/*.py",)),
@@ -234,6 +235,8 @@ OFF: Final = ("-p", "no:graphbreak")
 
 def differences(off: Run, on: Run, counts: dict[str, dict[str, int]]) -> Iterator[str]:
     """Yield what differs with the plugin, and from the counts of its first run."""
+    if not off.outcomes:
+        yield f"no test ran without the plugin, which ended with {off.code}"
     if off.code != on.code:
         yield f"exit code {off.code} without, {on.code} with"
     for name in sorted({*off.outcomes, *on.outcomes}):
