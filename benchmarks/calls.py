@@ -23,7 +23,7 @@ from typing import Final
 
 import torch
 
-from pytest_graphbreak.layers.base import observers
+from pytest_graphbreak.layers import observers
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
-    from pytest_graphbreak.layers.during import during
     from pytest_graphbreak.measuring.compile_model import CompileModel, Run
+    from pytest_graphbreak.measuring.labels import during
     from pytest_graphbreak.measuring.watch import BudgetExceeded, GraphBudget, Seen, observe
     from pytest_graphbreak.model.record import Record
 
@@ -35,7 +35,7 @@ _HOMES = {
     "Record": "model.record",
     "Run": "measuring.compile_model",
     "Seen": "measuring.watch",
-    "during": "layers.during",
+    "during": "measuring.labels",
     "observe": "measuring.watch",
 }
 

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config import device
 from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine, version
-from pytest_graphbreak.layers.base import Probe, load
+from pytest_graphbreak.layers import load
 from pytest_graphbreak.layers.children.runner import runner
+from pytest_graphbreak.layers.protocol import Probe
 from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, minor

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import locate
 from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.faults import Tell, arrived, guard, is_ours
 from pytest_graphbreak.layers.imports import ImportWatch, is_whole, loaded
+from pytest_graphbreak.layers.private_names import locate
 
 Hook = Callable[..., Any]
 """A function called as ``hook(original, *args, **kwargs)``; returns what the original returns."""

@@ -24,10 +24,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.layers.faults import arrived, or_else
 from pytest_graphbreak.layers.imports import loaded
+from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.model.forms import Plain
 
 CONFIGS: Final = (

@@ -1,60 +1,26 @@
 """Opens the observers around a piece of code and returns its ``Record``.
 
 It knows no layer by name, and no pytest: the plugin, ``observe()`` and the
-command line all measure through it. With it are why a budget cannot be judged here, and the backend
-that takes the place of another meanwhile.
+command line all measure through it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers import during
-from pytest_graphbreak.layers.base import Window, load_errors, observers
+from pytest_graphbreak.layers import load_errors, observers
 from pytest_graphbreak.layers.children.observer import FAMILY, Following
-from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing
-from pytest_graphbreak.layers.imports import is_installed
-from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
+from pytest_graphbreak.layers.protocol import Window
+from pytest_graphbreak.measuring.absent import why_nothing_is_observed
+from pytest_graphbreak.measuring.labels import Labels
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.text.numbers import noun
-
-# Budgets that name graphs which cannot be made here: a gate that cannot see must not pass.
-
-
-def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) -> str:
-    """Return why the graphs that a baseline has cannot be made here; empty if they can.
-
-    A layer that lowers another's (``xla``) is reported as unseen where its library is not
-    installed: the layer above it still counts. Without the compiler itself nothing does.
-    """
-    for layer, count in graphs.items():
-        compiler = DESCRIPTIONS[layer].compiler
-        if count and layer not in observed and not is_installed(compiler):
-            return (
-                f"the baseline has {count} {layer} {noun(count, 'graph')}, and {compiler} is not "
-                "installed in this Python"
-            )
-    return ""
-
-
-def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
-    """Return why none of the layers that a cap names can be observed; empty if one can."""
-    missing = compilers(cap.layers)
-    if cap.every is not None or not missing or any(layer in observed for layer in cap.layers):
-        return ""
-    if any(map(is_installed, missing)):
-        return ""
-    names = ", ".join(f"{layer}={count}" for layer, count in cap.layers.items())
-    are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-    return f"the {cap.by} names {names}, and {are} not installed in this Python"
 
 
 def isolate(key: str) -> None:
@@ -106,19 +72,19 @@ class Measurement:
 
     def __init__(self, root: Path) -> None:
         user_places = places(root)
-        self._spans = during.Spans(self._record_here)
+        self._labels = Labels(self._record_here)
         self._children = Following(user_places)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
             self._windows[observer.layer] = observer.open(user_places)
-        during.enter(self._spans)
+        self._labels.attach()
 
     def peek(self) -> Record:
         """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        record_here = self._spans.label(self._record_here())
+        record_here = self._labels.put_on(self._record_here())
         return _complete_record(record_here, self._children.peek())
 
     @property
@@ -143,9 +109,9 @@ class Measurement:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: so nested patches are removed in order.
-            during.leave(self._spans)
+            self._labels.detach()
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            record_here = self._spans.label(_record(seen))
+            record_here = self._labels.put_on(_record(seen))
             self._record = _complete_record(record_here, self._children.close())
         return self._record
 
@@ -165,7 +131,7 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
     record = merge(list(layers.values()))
     if faults := load_errors():
         return replace(record, errors=(*faults, *record.errors))
-    if not record.layers and (why := _why_nothing_is_observed()):
+    if not record.layers and (why := why_nothing_is_observed()):
         return Record(errors=(f"{why}, so nothing can be counted",))
     return record
 
@@ -176,42 +142,3 @@ def _complete_record(record_here: Record, children: Sequence[Record]) -> Record:
     for observer in observers():
         record = observer.complete(record)
     return record
-
-
-def _why_nothing_is_observed() -> str:
-    """Return why no layer can be observed; empty if one can."""
-    if any(all(map(is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
-        return ""
-    names = dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values())
-    if len(names) == 1:
-        return f"{next(iter(names))} is not installed in this Python"
-    return f"none of {', '.join(names)} is installed in this Python"
-
-
-# Counting without the expensive compiler: ``graph_budget_backend``.
-#
-# ``torch.compile`` is replaced meanwhile: if no backend is asked for, or one that is to be
-# replaced, another one compiles. What Dynamo captures does not depend on it.
-
-_INDUCTORS_OWN = ("mode", "options")
-"""The arguments of ``torch.compile`` for its default backend."""
-
-
-class Backend(LatePatch):
-    """Puts the backend ``name`` in place of none, and of those in ``instead_of``."""
-
-    def __init__(self, name: str, instead_of: tuple[str, ...] = ()) -> None:
-        super().__init__("torch", "compile", self._compile, do_nothing)
-        self.name = name
-        self._instead_of = instead_of
-
-    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        return original(*args, **self._with_backend(kwargs))
-
-    def _with_backend(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        asked = kwargs.get("backend")
-        if asked is not None and not (isinstance(asked, str) and asked in self._instead_of):
-            return kwargs
-        # These are options of the replaced backend, which another one does not know.
-        options = {key: value for key, value in kwargs.items() if key not in _INDUCTORS_OWN}
-        return {**options, "backend": self.name}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.judging.totals import unknown_runs
-from pytest_graphbreak.measuring import measure
+from pytest_graphbreak.measuring import absent
 from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import Difference
@@ -166,7 +166,7 @@ def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     from pytest_graphbreak.config.typed import this_command
     from pytest_graphbreak.judging.judgement import Case, judgement
 
-    why_not = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
+    why_not = absent.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
     if why_not and not record.errors:
         record = replace(record, errors=(f"{why_not}, so it cannot be judged",))
     judged = judgement(Case(record, cap=cap))

@@ -25,10 +25,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
 from pytest_graphbreak.layers.children import server, spool
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Note, Patch, do_nothing, note_hook
+from pytest_graphbreak.layers.notifier import NOBODY, NOTIFIER, Listener
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.files import put

@@ -1,7 +1,7 @@
 """Descriptions of layers: plain data that reading, judging and reporting are based on.
 
 ``model.layers`` describes each layer once. Code to run (an observer, a probe) is only named there
-and loaded by ``layers.base``, so that a description imports neither torch nor an observer.
+and loaded by ``layers``, so that a description imports neither torch nor an observer.
 """
 
 from __future__ import annotations

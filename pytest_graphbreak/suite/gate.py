@@ -171,7 +171,7 @@ class Gate:
         modules of this package from ``sys.modules``, where types look up names.
         """
         from pytest_graphbreak.advice import match, triage
-        from pytest_graphbreak.layers.base import observers
+        from pytest_graphbreak.layers import observers
         from pytest_graphbreak.model.report import TestReport
 
         TestReport.from_dict({"nodeid": "-", "outcome": "passed"})
@@ -197,7 +197,7 @@ class Gate:
 
     def choose_backend(self, config: pytest.Config) -> None:
         """Make ``torch.compile`` use another backend until the end of the session."""
-        from pytest_graphbreak.measuring.measure import Backend
+        from pytest_graphbreak.measuring.backend import Backend
 
         name, *instead_of = self.settings.backend
         backend = Backend(name, tuple(instead_of))

@@ -13,7 +13,7 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.totals import unknown_runs
-from pytest_graphbreak.measuring import measure
+from pytest_graphbreak.measuring import absent
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import Frame, Record
@@ -65,9 +65,9 @@ def judge(
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
     """Return why the budget of the test cannot be observed here; empty if it can."""
-    fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
+    fault = absent.cap_impossible(cap, record.layers) if cap is not None else ""
     if not fault and expected is not None:
-        fault = measure.baseline_impossible(expected.values.graphs, record.layers)
+        fault = absent.baseline_impossible(expected.values.graphs, record.layers)
     fault = fault or unknown_runs(record, cap, expected if settings.runs == "fail" else None)
     return f"{fault}, so it cannot be judged" if fault else ""
 

@@ -73,7 +73,7 @@ class Replay:
             mock.patch(f"{ours}.suite.phases.TestWindow", self.window),
             mock.patch(f"{ours}.suite.session.environment", return_value=made),
             mock.patch(f"{ours}.suite.judging.version", made.versions.get),
-            mock.patch(f"{ours}.measuring.measure.is_installed", return_value=True),
+            mock.patch(f"{ours}.measuring.absent.is_installed", return_value=True),
         ):
             yield
 

@@ -145,9 +145,9 @@ def run(work: Callable[[], object], lines: Lines) -> object:
 
 def hooks() -> dict[str, object]:
     """What stands at each name that is patched while a window is open."""
-    from pytest_graphbreak.layers.base import locate
     from pytest_graphbreak.layers.dynamo import private as of_dynamo
     from pytest_graphbreak.layers.jax import private as of_jax
+    from pytest_graphbreak.layers.private_names import locate
     from pytest_graphbreak.layers.xla.sensors import SENSORS
 
     state: dict[str, object] = {}

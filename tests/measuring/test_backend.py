@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_graphbreak.measuring.measure import Backend  # noqa: E402
+from pytest_graphbreak.measuring.backend import Backend  # noqa: E402
 from tests.layers.dynamo.tools import HERE, _quiet, counts, observer, places  # noqa: E402, F401
 
 pytestmark = pytest.mark.once

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from pytest_graphbreak.layers.base import Observer, load, observers
+from pytest_graphbreak.layers import load, observers
+from pytest_graphbreak.layers.protocol import Observer
 from pytest_graphbreak.model.layer import GraphCause, Layer
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.merging import record_of

@@ -19,11 +19,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, observers
+from pytest_graphbreak.layers import observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
 from pytest_graphbreak.layers.faults import guard
+from pytest_graphbreak.layers.notifier import NOBODY, NOTIFIER
 from pytest_graphbreak.model.merging import added_since, number_names, of_process
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record

@@ -15,18 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pytest_graphbreak.layers.base import (
-    NOTIFIER,
-    READER_WAIT,
-    CountedFunction,
-    Listener,
-    Observer,
-    Turn,
-    Window,
-)
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, RunCounts, is_alive
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
+from pytest_graphbreak.layers.locks import READER_WAIT, Turn
+from pytest_graphbreak.layers.notifier import NOTIFIER, CountedFunction, Listener
+from pytest_graphbreak.layers.protocol import Observer, Window
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record

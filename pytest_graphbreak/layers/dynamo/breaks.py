@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     NO_CODE,
@@ -37,6 +36,7 @@ from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.dynamo.reached import inlined_functions, live_frames
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
+from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.model.stacks import Line, first_line
 
 

@@ -15,13 +15,13 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, GivenUp, Made, Notes, Started
 from pytest_graphbreak.layers.dynamo.executions import GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import keep_out
 from pytest_graphbreak.layers.hooks import Hook, caller, note_hook
+from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.model.stacks import first_line
 
 _AHEAD: Final = "functions compiled ahead of time"

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import READER_WAIT, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
@@ -28,6 +27,9 @@ from pytest_graphbreak.layers.dynamo.private import EXTENSION
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
+from pytest_graphbreak.layers.locks import READER_WAIT, SensorLock
+from pytest_graphbreak.layers.protocol import Observer, Window
+from pytest_graphbreak.layers.windows import EventWindow
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.base import MissingName, locate
+from pytest_graphbreak.layers.private_names import MissingName, locate
 
 Version = tuple[int, int]
 LATEST: Version = (999, 0)

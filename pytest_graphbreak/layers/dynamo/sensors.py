@@ -23,7 +23,6 @@ from functools import partial
 from types import CodeType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName, Turn
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
@@ -59,6 +58,9 @@ from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
+from pytest_graphbreak.layers.locks import Turn
+from pytest_graphbreak.layers.notifier import NOTIFIER
+from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.model.stacks import first_line
 
 _KEEP_OUT: Final = (names.STRATEGY, names.STRATEGY_KIND, names.ACTION)

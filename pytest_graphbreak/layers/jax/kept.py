@@ -21,11 +21,11 @@ from hashlib import sha256
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.functions import home
+from pytest_graphbreak.layers.private_names import MissingName
 
 MOST: Final = 4096
 """The most traces that are kept; if there are more, all are cleared."""

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from pytest_graphbreak.layers.base import EventWindow, Observer, Window
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.executables import Executable
 from pytest_graphbreak.layers.jax.explain import Event, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.layers.protocol import Observer, Window
+from pytest_graphbreak.layers.windows import EventWindow
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 

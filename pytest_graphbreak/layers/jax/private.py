@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import MissingName, locate
 from pytest_graphbreak.layers.imports import is_extension, loaded
+from pytest_graphbreak.layers.private_names import MissingName, locate
 
 
 class JaxName(NamedTuple):

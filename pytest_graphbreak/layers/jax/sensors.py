@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook, Patch, caller, note_hook
 from pytest_graphbreak.layers.imports import ImportWatch
@@ -33,6 +32,9 @@ from pytest_graphbreak.layers.jax.explain import (
 from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
+from pytest_graphbreak.layers.locks import SensorLock
+from pytest_graphbreak.layers.notifier import NOTIFIER
+from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.text.errors import error_words
 
 

@@ -19,9 +19,11 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.base import NOTIFIER, READER_WAIT, MissingName, Turn
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Hook
+from pytest_graphbreak.layers.locks import READER_WAIT, Turn
+from pytest_graphbreak.layers.notifier import NOTIFIER
+from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.debug_file import DebugFile
 from pytest_graphbreak.layers.xla.executions import DeviceRuns

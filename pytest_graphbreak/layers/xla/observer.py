@@ -16,9 +16,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import READER_WAIT, MissingName, Observer, WindowBase
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
+from pytest_graphbreak.layers.locks import READER_WAIT
+from pytest_graphbreak.layers.private_names import MissingName
+from pytest_graphbreak.layers.protocol import Observer
+from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile

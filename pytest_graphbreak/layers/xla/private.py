@@ -21,9 +21,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import is_extension, loaded
+from pytest_graphbreak.layers.private_names import MissingName
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 """The module that lowers FX graphs; ``sensors`` names the functions of it."""

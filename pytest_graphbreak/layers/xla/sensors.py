@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import READER_WAIT, MissingName, SensorLock, locate
 from pytest_graphbreak.layers.dynamo.private import BACKEND
 from pytest_graphbreak.layers.hooks import After, Before, Patch, RuntimePatch
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed, is_whole, loaded
+from pytest_graphbreak.layers.locks import READER_WAIT, SensorLock
+from pytest_graphbreak.layers.private_names import MissingName, locate
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder

@@ -28,7 +28,6 @@ import pytest
 torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
-from pytest_graphbreak.layers.base import MissingName  # noqa: E402
 from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
 from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
@@ -38,6 +37,7 @@ from pytest_graphbreak.layers.dynamo.events import Local, Notes  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
+from pytest_graphbreak.layers.private_names import MissingName  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.layers.dynamo.tools import observer, places, window  # noqa: E402

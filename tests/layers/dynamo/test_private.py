@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.private_names import MissingName
 
 ALWAYS = {
     names.COMPILE,

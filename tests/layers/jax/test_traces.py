@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.jax import kept, private
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.layers.private_names import MissingName
 from tests.layers.jax.tools import THREE, isolated
 
 pytestmark = pytest.mark.jax

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak import BudgetExceeded, observe
-from pytest_graphbreak.layers.base import observers
+from pytest_graphbreak.layers import observers
 
 KERNEL = """
 import triton

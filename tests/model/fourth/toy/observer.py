@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.imports import is_whole
+from pytest_graphbreak.layers.protocol import Observer, Window
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Break, Graph, Recompile, Record

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.measuring import measure
+from pytest_graphbreak.measuring import absent
 from pytest_graphbreak.model.budget import Cap
 from tests.conftest import Suite
 
@@ -19,42 +19,42 @@ LAYER = {"torch": "dynamo", "jax": "jax"}
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "is_installed", lambda name: False)
+    monkeypatch.setattr(absent, "is_installed", lambda name: False)
 
 
 @pytest.fixture
 def jax_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "is_installed", lambda name: name == "jax")
+    monkeypatch.setattr(absent, "is_installed", lambda name: name == "jax")
 
 
 @pytest.mark.usefixtures("jax_only")
 def test_graphs_of_a_baseline_whose_compiler_is_not_here() -> None:
     words = "the baseline has 2 dynamo graphs, and torch is not installed in this Python"
-    assert measure.baseline_impossible({"dynamo": 2, "jax": 1}, ("jax",)) == words
-    assert measure.baseline_impossible({"xla": 1}, ()).startswith(
+    assert absent.baseline_impossible({"dynamo": 2, "jax": 1}, ("jax",)) == words
+    assert absent.baseline_impossible({"xla": 1}, ()).startswith(
         "the baseline has 1 xla graph, and torch"
     )
-    assert measure.baseline_impossible({"jax": 1}, ()) == ""
-    assert measure.baseline_impossible({"dynamo": 0, "jax": 1}, ("jax",)) == ""
+    assert absent.baseline_impossible({"jax": 1}, ()) == ""
+    assert absent.baseline_impossible({"dynamo": 0, "jax": 1}, ("jax",)) == ""
     # A child process of another environment made them.
-    assert measure.baseline_impossible({"dynamo": 2}, ("dynamo",)) == ""
+    assert absent.baseline_impossible({"dynamo": 2}, ("dynamo",)) == ""
 
 
 @pytest.mark.usefixtures("jax_only")
 def test_layers_of_a_cap_whose_compiler_is_not_here() -> None:
     cap = Cap(layers={"dynamo": 1, "xla": 2})
-    assert measure.cap_impossible(cap, ("jax",)) == (
+    assert absent.cap_impossible(cap, ("jax",)) == (
         "the marker names dynamo=1, xla=2, and torch is not installed in this Python"
     )
-    assert measure.cap_impossible(cap, ("dynamo",)) == ""
-    assert measure.cap_impossible(Cap(layers={"dynamo": 1, "jax": 2}), ("jax",)) == ""
-    assert measure.cap_impossible(Cap(every=1, layers={"dynamo": 1}), ("jax",)) == ""
-    assert measure.cap_impossible(Cap(breaks=0), ("jax",)) == ""
+    assert absent.cap_impossible(cap, ("dynamo",)) == ""
+    assert absent.cap_impossible(Cap(layers={"dynamo": 1, "jax": 2}), ("jax",)) == ""
+    assert absent.cap_impossible(Cap(every=1, layers={"dynamo": 1}), ("jax",)) == ""
+    assert absent.cap_impossible(Cap(breaks=0), ("jax",)) == ""
 
 
 @pytest.mark.usefixtures("nothing")
 def test_with_no_compiler_at_all_every_layer_is_absent() -> None:
-    assert measure.cap_impossible(Cap(layers={"dynamo": 1, "jax": 1}), ()).endswith(
+    assert absent.cap_impossible(Cap(layers={"dynamo": 1, "jax": 1}), ()).endswith(
         "and torch and jax are not installed in this Python"
     )
 

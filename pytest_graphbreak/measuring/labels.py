@@ -1,8 +1,8 @@
 """Labels for what a program is doing while something is compiled: ``with during("...")``.
 
-Records pass through a view on their way to a window: it notes how much there was when a stretch
-begins and when it ends. What is new in between was compiled during it. So the sensors need not add
-anything. What a child process compiles meanwhile has no label.
+``Labels`` of a measurement note how much there was when a labelled stretch begins and when it ends.
+What is new in between was compiled during it, so the sensors need not add anything. What a child
+process compiles meanwhile has no label.
 """
 
 from __future__ import annotations
@@ -48,60 +48,73 @@ class _Label(Struct, eq=False, frozen=True):
     text: str
 
 
-class _Span(Struct, eq=False):
-    """A stretch: the record when it began and ended; ``after`` is None until then."""
+class _Stretch(Struct, eq=False):
+    """A labelled stretch: the record when it began and ended; ``after`` is None until then."""
 
     label: _Label
     before: Extent
     after: Extent | None = None
 
 
-class Spans:
-    """The stretches that one view has seen. ``look`` returns its record so far, without raising."""
+class Labels:
+    """The labelled stretches that one measurement has seen.
 
-    def __init__(self, look: Callable[[], Record]) -> None:
-        self._look = look
-        self._spans: list[_Span] = []
+    ``peek`` returns its record so far, without raising.
+    """
+
+    def __init__(self, peek: Callable[[], Record]) -> None:
+        self._peek = peek
+        self._stretches: list[_Stretch] = []
+
+    def attach(self) -> None:
+        """Note stretches from now on, first those that are under way."""
+        for label in _under_way:
+            self.begin(label)
+        _attached.append(self)
+
+    def detach(self) -> None:
+        if self in _attached:
+            _attached.remove(self)
 
     def begin(self, label: _Label) -> None:
-        self._spans.append(_Span(label, Extent.from_record(self._look())))
+        self._stretches.append(_Stretch(label, Extent.from_record(self._peek())))
 
     def end(self, label: _Label) -> None:
-        extent = Extent.from_record(self._look())
-        for span in self._spans:
-            if span.label is label:
-                span.after = extent
+        extent = Extent.from_record(self._peek())
+        for stretch in self._stretches:
+            if stretch.label is label:
+                stretch.after = extent
 
-    def label(self, record: Record) -> Record:
+    def put_on(self, record: Record) -> Record:
         """Return what was seen, each part labelled with what was being done."""
-        spans = [*self._spans]
-        if not spans:
+        stretches = [*self._stretches]
+        if not stretches:
             return record
         return replace(
             record,
-            graph_list=tuple(_label_items(record.graph_list, spans)),
-            recompile_list=tuple(_label_items(record.recompile_list, spans)),
-            breaks=tuple(_label_places(record.breaks, spans)),
-            eager=tuple(_label_places(record.eager, spans)),
+            graph_list=tuple(_label_items(record.graph_list, stretches)),
+            recompile_list=tuple(_label_items(record.recompile_list, stretches)),
+            breaks=tuple(_label_places(record.breaks, stretches)),
+            eager=tuple(_label_places(record.eager, stretches)),
         )
 
 
-def _label_items(items: tuple[Listed, ...], spans: Sequence[_Span]) -> Iterator[Listed]:
+def _label_items(items: tuple[Listed, ...], stretches: Sequence[_Stretch]) -> Iterator[Listed]:
     """Label items: one is in each stretch that has its number, among those of its layer."""
     seen: dict[tuple[type, str], int] = {}
     for item in items:
         key = type(item), item.layer
         number = seen[key] = seen.get(key, 0) + 1
         labels = [
-            span.label.text
-            for span in spans
-            if span.before.listed.get(key, 0) < number
-            and (span.after is None or number <= span.after.listed.get(key, 0))
+            stretch.label.text
+            for stretch in stretches
+            if stretch.before.listed.get(key, 0) < number
+            and (stretch.after is None or number <= stretch.after.listed.get(key, 0))
         ]
         yield replace(item, during=_join(labels)) if labels else item
 
 
-def _label_places(items: tuple[Placed, ...], spans: Sequence[_Span]) -> Iterator[Placed]:
+def _label_places(items: tuple[Placed, ...], stretches: Sequence[_Stretch]) -> Iterator[Placed]:
     """Label places: one is in the first stretch in which it came up, and in those around it.
 
     A place is in a record once, with a count: there is no list to number it in.
@@ -109,10 +122,10 @@ def _label_places(items: tuple[Placed, ...], spans: Sequence[_Span]) -> Iterator
     for item in items:
         key = type(item), item.key
         grown = [
-            (span.label.text, before)
-            for span in spans
-            if (before := span.before.placed.get(key, 0))
-            < (item.count if span.after is None else span.after.placed.get(key, 0))
+            (stretch.label.text, before)
+            for stretch in stretches
+            if (before := stretch.before.placed.get(key, 0))
+            < (item.count if stretch.after is None else stretch.after.placed.get(key, 0))
         ]
         first = min((before for _, before in grown), default=0)
         labels = [text for text, before in grown if before == first]
@@ -124,30 +137,18 @@ def _join(labels: list[str]) -> str:
     return ", ".join(dict.fromkeys(labels))
 
 
-_views: list[Spans] = []
+_attached: list[Labels] = []
 _under_way: list[_Label] = []
 
 
 def _after_fork() -> None:
     """After a fork, forget what the parent was doing: it ends there, and is reported there."""
-    _views.clear()
+    _attached.clear()
     _under_way.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def enter(view: Spans) -> None:
-    """Show stretches to ``view`` from now on, first those that are under way."""
-    for label in _under_way:
-        view.begin(label)
-    _views.append(view)
-
-
-def leave(view: Spans) -> None:
-    if view in _views:
-        _views.remove(view)
 
 
 @contextmanager
@@ -165,15 +166,15 @@ def during(what: str) -> Iterator[None]:
     """
     label = _Label(str(what)[:MOST])
     _under_way.append(label)
-    for view in [*_views]:
-        view.begin(label)
+    for labels in [*_attached]:
+        labels.begin(label)
     try:
         yield
     finally:
         if label in _under_way:  # not in a process that was forked inside
             _under_way.remove(label)
-        for view in [*_views]:
-            view.end(label)
+        for labels in [*_attached]:
+            labels.end(label)
 
 
-during.__module__ = "pytest_graphbreak"
+during.__module__ = "pytest_graphbreak"  # people import it from there

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_graphbreak import during
-from pytest_graphbreak.layers.during import Spans, enter, leave
+from pytest_graphbreak.measuring.labels import Labels
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 
 
@@ -15,7 +15,7 @@ class Program:
     """A record that grows, and is looked at."""
 
     def __init__(self) -> None:
-        self.spans = Spans(lambda: self.record)
+        self.labels = Labels(lambda: self.record)
         self.record = Record()
 
     def compile(self, layer: str = "dynamo", broke: str = "") -> None:
@@ -37,7 +37,7 @@ class Program:
         )
 
     def said(self) -> dict[str, str | None]:
-        named = self.spans.label(self.record)
+        named = self.labels.put_on(self.record)
         assert [item.during for item in named.recompile_list if item.layer == "dynamo"] == [
             item.during for item in named.graph_list if item.layer == "dynamo"
         ]
@@ -47,9 +47,9 @@ class Program:
 @pytest.fixture
 def program() -> Iterator[Program]:
     program = Program()
-    enter(program.spans)
+    program.labels.attach()
     yield program
-    leave(program.spans)
+    program.labels.detach()
 
 
 def test_each_graph_has_the_stretch_it_was_made_in(program: Program) -> None:
@@ -83,7 +83,7 @@ def test_a_place_has_the_stretch_in_which_it_came_up(program: Program) -> None:
         program.compile(broke="two")
     with during("request 2"):
         program.compile(broke="two")
-    assert [item.during for item in program.spans.label(program.record).breaks] == [
+    assert [item.during for item in program.labels.put_on(program.record).breaks] == [
         None,
         "request 1",
     ]
@@ -94,9 +94,9 @@ def test_a_view_that_comes_later_is_in_the_stretch(program: Program) -> None:
     with during("request 1"):
         later = Program()
         later.record = program.record
-        enter(later.spans)
+        later.labels.attach()
         later.compile()
-        leave(later.spans)
+        later.labels.detach()
     assert later.said() == {"dynamo 0/0": None, "dynamo 1/0": "request 1"}
 
 
