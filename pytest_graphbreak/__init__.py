@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
     from pytest_graphbreak.measuring.compile_model import CompileModel, Run
+    from pytest_graphbreak.measuring.graph_budget import GraphBudget
     from pytest_graphbreak.measuring.labels import during
-    from pytest_graphbreak.measuring.watch import BudgetExceeded, GraphBudget, Seen, observe
+    from pytest_graphbreak.measuring.watch import BudgetExceeded, Seen, observe
     from pytest_graphbreak.model.record import Record
 
 __all__ = [
@@ -31,7 +32,7 @@ _HOMES = {
     "BudgetExceeded": "measuring.watch",
     "CapError": "judging.cap",
     "CompileModel": "measuring.compile_model",
-    "GraphBudget": "measuring.watch",
+    "GraphBudget": "measuring.graph_budget",
     "Record": "model.record",
     "Run": "measuring.compile_model",
     "Seen": "measuring.watch",

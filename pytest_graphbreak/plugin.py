@@ -22,7 +22,7 @@ from pytest_graphbreak.suite.reports import attach, colour, note_step
 
 if TYPE_CHECKING:
     from pytest_graphbreak.measuring.compile_model import CompileModel
-    from pytest_graphbreak.measuring.watch import GraphBudget
+    from pytest_graphbreak.measuring.graph_budget import GraphBudget
     from pytest_graphbreak.suite.phases import Phases
 
 PHASES: Final = pytest.StashKey["Phases"]()
@@ -45,7 +45,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a block for
     the steps of a loop.
     """
-    from pytest_graphbreak.measuring.watch import GraphBudget
+    from pytest_graphbreak.measuring.graph_budget import GraphBudget
 
     note = partial(note_step, request.node)
     return GraphBudget(request.config.rootpath, typed_command(request.config), note)

@@ -50,7 +50,7 @@ SECTIONS: Final = (
         "Markers and blocks",
         "A `max_graphs` marker or a `graph_budget` block says what cannot be: the test that has it "
         "fails. Correct the call: [markers](options.md#markers).",
-        ("judging/cap.py", "measuring/watch.py"),
+        ("judging/cap.py", "measuring/graph_budget.py"),
         ("CapError", "ValueError"),
     ),
     Section(

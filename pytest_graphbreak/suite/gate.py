@@ -24,7 +24,7 @@ GATE: Final = pytest.StashKey["Gate"]()
 
 _IN_TESTS: Final = (
     "measuring.compile_model",
-    "measuring.watch",
+    "measuring.graph_budget",
     "report.unjudged",
     "suite.phases",
 )

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak import BudgetExceeded  # noqa: E402
-from pytest_graphbreak.measuring.watch import Steps  # noqa: E402
+from pytest_graphbreak.measuring.graph_budget import Steps  # noqa: E402
 from pytest_graphbreak.model.report import StepCounts  # noqa: E402
 
 pytestmark = pytest.mark.once
