@@ -72,7 +72,7 @@ class InductorObserver(HookedObserver):
         ahead = (graph for graph in record.graph_list if _is_ahead_of_time(graph))
         parts = Counter((graph.process, graph.sources, graph.cause) for graph in ahead)
         graphs = tuple(
-            _joined(graph, above, parts[graph.process, graph.sources, graph.cause] > 1)
+            _joined(graph, above, is_part=parts[graph.process, graph.sources, graph.cause] > 1)
             if graph.layer == LAYER
             else graph
             for graph in record.graph_list
@@ -129,7 +129,7 @@ def _is_ahead_of_time(graph: Graph) -> bool:
     return graph.layer == LAYER and any(source.startswith(CAPTURE) for source in graph.sources)
 
 
-def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], is_part: bool) -> Graph:
+def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], *, is_part: bool) -> Graph:
     """Return a graph with what the Dynamo graph that it came from knows.
 
     ``is_part``: one of several of a function that was compiled ahead of time, which has a place of

@@ -50,30 +50,36 @@ class Part(Struct, frozen=True):
 
 
 class InductorGraph(Struct, frozen=True):
-    """A graph that inductor compiled, or loaded (``loaded``).
+    """A graph that inductor compiled, or loaded (``loaded``)."""
 
-    ``compile_id`` is that of the Dynamo graph, ``0/1``, empty without one; ``function`` then is
-    what was compiled ahead of time. ``kernels`` are
-    those that inductor generated, ``calls`` those of libraries and fallbacks. ``key`` is that of
-    the FX graph cache, empty where it was not asked; ``missed`` says why the graph was compiled.
-    ``skip`` is why no CUDA graph will be recorded although one was asked for, empty otherwise.
-    ``fallbacks`` are those of the ``calls`` that inductor has no code for. ``part`` is known of
-    what was compiled ahead of time.
-    """
-
+    # Where it comes from.
     compile_id: str
+    """That of the Dynamo graph, ``0/1``; empty without one."""
     function: Function | None
+    """What was compiled ahead of time, where there is no ``compile_id``."""
+    part: Part
+    """The part of that function; empty for a graph of Dynamo."""
     kind: str
-    kernels: int
-    calls: int
+    """``forward``, ``backward`` or ``inference``."""
+    stack: tuple[Line, ...]
+
+    # What is in it.
     inputs: int
+    kernels: int
+    """Those that inductor generated."""
+    calls: int
+    """Calls of libraries and fallbacks."""
+    fallbacks: tuple[Fallback, ...]
+    """Those of the calls that inductor has no code for."""
+
+    # What its caches and CUDA graphs did with it.
     key: str
+    """That of the FX graph cache; empty where it was not asked."""
     loaded: bool
     missed: str
+    """Why it was compiled and not loaded."""
     skip: str
-    stack: tuple[Line, ...]
-    fallbacks: tuple[Fallback, ...] = ()
-    part: Part = Part()
+    """Why no CUDA graph will be recorded although one was asked for; empty otherwise."""
 
     @property
     def frame(self) -> str:
