@@ -394,7 +394,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(default)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
-    'layers/dynamo/frames.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
+    'layers/dynamo/guards.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
         r"\bblock\b'?\]?[.)]"
     ],
     "layers/inductor/observer.py:pattern": lambda: [pattern for pattern, _ in inductor.WORDS],

@@ -164,6 +164,11 @@ def _tell(note: Note, failed: Tell, args: tuple[Any, ...], kwargs: dict[str, Any
         note(args, kwargs)
 
 
+def argument(name: str, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return an argument of a call, which was given by name or by position."""
+    return kwargs[name] if name in kwargs else args[position]
+
+
 def do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing."""
 

@@ -19,23 +19,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.events import (
-    NO_CODE,
-    Attempt,
-    BreakDetails,
-    Broke,
-    Ended,
-    Notes,
-    Refused,
-    argument,
-    in_capture,
-    say,
-    stack_lines,
-)
+from pytest_graphbreak.layers.dynamo.events import NO_CODE, Attempt, Broke, Ended, Refused
+from pytest_graphbreak.layers.dynamo.frames import torch_is_compiling
+from pytest_graphbreak.layers.dynamo.messages import exception_text
+from pytest_graphbreak.layers.dynamo.notes import BreakDetails, Notes, stack_lines
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.dynamo.reached import inlined_functions, live_frames
 from pytest_graphbreak.layers.faults import or_else
-from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
+from pytest_graphbreak.layers.hooks import Hook, Note, argument, caller, note_hook
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.model.stacks import Line, first_line
 
@@ -49,36 +40,34 @@ class BreakSensors(Struct, frozen=True):
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""
         return {
-            names.BREAK: self._hook("graph breaks", self._method_logs),
-            names.BREAK_29: self._hook("graph breaks", self._log_graph_break),
-            names.SUPPRESS: self._hook("functions left to eager", self._format_error),
+            names.BREAK: self._hook("graph breaks", self._on_log_method),
+            names.BREAK_29: self._hook("graph breaks", self._on_log),
+            names.SUPPRESS: self._hook("functions left to eager", self._on_format_error),
             # Until 2.9 and 2.10: breaks that are in no log. The exception is followed instead.
-            names.UNSUPPORTED_INIT: self._hook(
-                "graph breaks", self._handle_unsupported, after=True
-            ),
-            names.RESTART: self._hook("graph breaks", self._restart),
-            names.STEP: self._hook("graph breaks", self._step),
-            names.SKIP: self._hook("skipped frames", self._skip, after=True),
+            names.UNSUPPORTED_INIT: self._hook("graph breaks", self._on_unsupported, after=True),
+            names.RESTART: self._hook("graph breaks", self._on_restart),
+            names.STEP: self._hook("graph breaks", self._on_step),
+            names.SKIP: self._hook("skipped frames", self._on_skip, after=True),
         }
 
     def _hook(self, what: str, note: Note, *, after: bool = False) -> Hook:
         return note_hook(note, partial(self._notes.sensor_failed, what), after=after)
 
-    def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_log_method(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a method of the translator (from 2.10), which gets the exception from 2.11 on."""
-        self._log_graph_break(args[1:], kwargs)
+        self._on_log(args[1:], kwargs)
 
-    def _log_graph_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_log(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
-        attempt = self._notes.local.current()
+        running = self._notes.thread.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         fault = kwargs.get("exc") or self._find_unsupported(sys.exc_info()[1])
         if fault is not None and getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
-        if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
+        if running is not None and running.pending and message.startswith("STORE_ATTR"):
             # torch 2.9 (store_attr_graph_break) logs it in the second tracing, without its cause.
-            details = attempt.pending
+            details = running.pending
         elif fault is not None:
             root = self._root(fault)
             details = _details(root, fault)
@@ -89,7 +78,7 @@ class BreakSensors(Struct, frozen=True):
         else:
             inlined = inlined_functions(live_frames())
             details = BreakDetails(message, stack, inlined=inlined)
-        self.add_break(attempt, details)
+        self.add_break(None if running is None else running.attempt, details)
 
     def add_break(self, attempt: Attempt | None, details: BreakDetails) -> None:
         """Note a break once for each place of an attempt: restarts meet it again."""
@@ -131,56 +120,60 @@ class BreakSensors(Struct, frozen=True):
             fault = fault.__cause__
         return fault if isinstance(fault, self._resolved[names.UNSUPPORTED]) else None
 
-    def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
-        where = {"exc": 0, "code": 1}
-        self._handle_suppressed(*(argument(name, where, args, kwargs) for name in where))
+        fault, code = argument("exc", 0, args, kwargs), argument("code", 1, args, kwargs)
+        self._handle_suppressed(fault, code)
         NOTIFIER.listener.on_event()  # its attempt has ended before
 
     def _handle_suppressed(self, fault: Any, code: CodeType) -> None:
-        failed, self._notes.local.failed = self._notes.local.failed, None
-        if failed is None or failed[0] != id(fault):  # raised before the function was attempted
-            if in_capture(caller()):
-                return
-            parent = self._notes.look_up(caller())[1]
-            self._notes.events.append(Refused(first_line(code), say(fault), parent))
+        failed, self._notes.thread.failed = self._notes.thread.failed, None
+        if failed is None or failed.fault != id(fault):  # raised before the function was attempted
+            self._note_refusal(fault, code)
             return
-        attempt = failed[1]
-        attempt.suppressed = True
+        attempt = failed.attempt
         if not attempt.is_torchs:
             self._notes.events.append(Ended(attempt))
+        if attempt.fault is None:
+            return
+        attempt.fault.suppressed = True
         # Until 2.10 a break that ends the whole function is reported only by its exception.
-        traced = attempt.fault is not None and attempt.fault.traced
-        if traced and self._find_unsupported(fault) is not None and self._mark(fault):
+        is_break = attempt.fault.traced and self._find_unsupported(fault) is not None
+        if is_break and self._mark(fault):
             self.add_break(attempt, _details(self._root(fault)))
 
-    def _handle_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note_refusal(self, fault: Any, code: CodeType) -> None:
+        if not torch_is_compiling(caller()):
+            _, parent = self._notes.look_up(caller())
+            self._notes.events.append(Refused(first_line(code), exception_text(fault), parent))
+
+    def _on_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
         cause = self._find_unsupported(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
-        self._notes.local.unsupported = _details(root)
+        self._notes.thread.unsupported = _details(root)
 
-    def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a restart of tracing, to stop earlier. Without a reason, nothing was logged."""
-        attempt = self._notes.local.current()
-        if attempt is not None and args[0].reason is None:
-            attempt.pending = self._notes.local.unsupported
+        running = self._notes.thread.current()
+        if running is not None and args[0].reason is None:
+            running.pending = self._notes.thread.unsupported
 
-    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that the second tracing has reached the line at which it has to stop."""
-        attempt = self._notes.local.current()
-        if attempt is not None and attempt.pending:
-            self.add_break(attempt, attempt.pending)
+        running = self._notes.thread.current()
+        if running is not None and running.pending:
+            self.add_break(running.attempt, running.pending)
 
-    def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _on_skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
-        attempt = self._notes.local.current()
-        if attempt is None:
+        running = self._notes.thread.current()
+        if running is None:
             return
-        attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
+        running.attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
         fault = self._find_unsupported(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
-            attempt.unlogged = _details(self._root(fault))
+            running.unlogged = _details(self._root(fault))
 
 
 _RAISING_FILES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
@@ -197,7 +190,7 @@ def _details(fault: Any, latest: Any = None) -> BreakDetails:
     outer = latest.__traceback__ if latest is not None and latest is not fault else None
     frames = [frame for part in (outer, trace) for frame, _ in walk_tb(part)] or live_frames()
     return BreakDetails(
-        say(fault),
+        exception_text(fault),
         stack,
         raised=_innermost_line(trace),
         disabled=or_else(NO_CODE, _disabled_definition, trace),

@@ -1,13 +1,14 @@
 """Functions that are captured as a whole: by an export, ahead of time, or loaded.
 
-Such a function has no frame. One that is loaded (``torch.compiler.load_compiled_function``) has the
-one graph that was captured for it. What is stored (``CompileArtifacts`` of
-torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the function and no FX graph: how many
-operations that had is not known.
+Such a function has no frame, and cannot break: an export that meets a break raises. One that is
+loaded (``torch.compiler.load_compiled_function``) has the one graph that was captured for it. What
+is stored (``CompileArtifacts`` of torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the
+function and no FX graph: how many operations that had is not known.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -16,15 +17,25 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, GivenUp, Made, Notes, Started
+from pytest_graphbreak.layers.dynamo.events import (
+    Attempt,
+    Ended,
+    GivenUp,
+    Made,
+    Started,
+    Stopped,
+)
 from pytest_graphbreak.layers.dynamo.executions import GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
+from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
+from pytest_graphbreak.layers.dynamo.notes import Notes, stack_lines
 from pytest_graphbreak.layers.dynamo.private import keep_out
 from pytest_graphbreak.layers.hooks import Hook, caller, note_hook
 from pytest_graphbreak.layers.notifier import NOTIFIER
-from pytest_graphbreak.model.stacks import first_line
+from pytest_graphbreak.model.stacks import first_line, of_traceback
 
 _AHEAD: Final = "functions compiled ahead of time"
+_EXPORTS: Final = "exports that are stopped"
 
 
 class Function:
@@ -90,13 +101,18 @@ class Captures:
         self._notes = notes
         self._captured = 0
         self._loads: list[_Load] = []
+        self._exports = threading.local()
+        """Its ``depth``: how many exports this thread is in."""
         self.hooks: dict[names.Name, Hook] = {
             names.AOT_LOAD: note_hook(_begin_to_load, partial(notes.sensor_failed, _AHEAD)),
-            names.AOT_FUNCTION: self._ahead_of_time,
+            names.AOT_FUNCTION: self._on_compiled_function,
+            names.EXPORT: self._on_export,
         }
 
     def attach(self, runs: GraphRuns | None) -> None:
-        keep_out(self._note_function)  # a load may stand in a function that left the compiler
+        # An export or a load may stand in a function that left the compiler.
+        for ours in (self._note_function, self._note_stop, Notes.guard):
+            keep_out(ours)
         self.runs = runs
 
     def capture(self, root: Any) -> Attempt:
@@ -133,7 +149,7 @@ class Captures:
         self._notes.events.extend([Started(attempt), Ended(attempt)])
         return attempt
 
-    def _ahead_of_time(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_compiled_function(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
         __tracebackhide__ = True
         is_loaded = False
@@ -148,12 +164,12 @@ class Captures:
     def _note_function(self, compiled: Any, is_loaded: bool) -> None:
         """Note a function compiled ahead of time, which was loaded, or captured right before."""
         artifacts = compiled._artifacts
-        graph = self._notes.local.latest_graph
+        graph = self._notes.thread.latest_graph
         if is_loaded:
             frame = caller()  # the __init__ of a dataclass, which has no file
             attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
-            # One graph and one call of a backend, as a captured function has: no more will come.
-            attempt.graphs = attempt.calls = 1
+            # As a captured function has: no more will come.
+            attempt.graphs = 1
             graph = Made(attempt, 0, cached="loaded")
             # AOT_LOAD has begun it, where this torch has that function.
             function = latest_function() or begin_function()
@@ -164,7 +180,44 @@ class Captures:
         if self.runs is not None:
             self.runs.add_ahead_of_time(compiled.fn, artifacts.backend_id, graph)
 
+    # An export cannot break, so it raises.
+    #
+    # From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
+    # a non-strict export never goes through Dynamo at all. So the function that all
+    # exports go through is followed (the first one imports it, each looks it up; 2.9 to 2.15),
+    # and an exception that leaves it is noted with its reason and its place. It reaches the test
+    # as it would have.
+
+    def _on_export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        depth = getattr(self._exports, "depth", 0)
+        self._exports.depth = depth + 1
+        try:
+            return original(*args, **kwargs)
+        except Exception as fault:
+            if depth == 0:  # noted once, by the outermost export
+                with self._notes.guard(_EXPORTS):
+                    self._note_stop(fault)
+            raise
+        finally:
+            self._exports.depth = depth
+
+    def _note_stop(self, fault: Exception) -> None:
+        root = _root_cause(fault)
+        stack = vars(root)["real_stack"] if has_own(root, "real_stack") else None
+        traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
+        self._notes.events.append(
+            Stopped(type(root).__name__, exception_text(root), self._notes.above(), traced)
+        )
+
 
 def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Handle ``AOTCompiledFunction.deserialize(data, ...)``, which is about to be called."""
     begin_function()
+
+
+def _root_cause(fault: BaseException) -> BaseException:
+    """Return the first of a chain of Dynamo's exceptions; the later ones are its consequences."""
+    while (cause := fault.__cause__) is not None and has_own(cause, "real_stack"):
+        fault = cause
+    return fault

@@ -22,71 +22,73 @@ class Ledger:
 
     def __init__(self) -> None:
         self._counters: Any = None
-        self._box: Any = None
+        self._inner: Any = None
         self._value = 0
+        """The inner counter (``stats``) and its number of graphs at the last look."""
         self._seen: list[None] = []
         """An item for each graph that we saw: any thread may append one, and none is lost."""
         self._read_up_to = 0
+        """The number of these at the last look."""
         self._ahead = 0
         """The graphs that we had seen at the last look, and Dynamo had not counted."""
 
     def begin(self, counters: Any) -> None:
         self._counters = counters
-        self._box, self._value = self._read()
+        self._inner, self._value = self._read()
 
     def count_seen(self) -> tuple[int, int]:
         """Count a graph on our side; return the value of Dynamo's counter, for ``counted``."""
         self._seen.append(None)
-        box, value = self._read()
-        return id(box), value
+        inner, value = self._read()
+        return id(inner), value
 
     def count_missed(self) -> int:
         """Return how many graphs Dynamo counted since the last call that we did not see.
 
         One thread at a time may call it.
         """
-        box, value = self._read()
+        inner, value = self._read()
         # Dynamo counts a graph a moment after us, so ours are read second: another thread may be
         # between.
         seen_in_all = len(self._seen)
         seen = self._ahead + seen_in_all - self._read_up_to
         ahead = self._value + seen - value  # below 0: Dynamo counted what we did not see
-        is_replaced = self._box is not None and box is not self._box
+        is_replaced = self._inner is not None and inner is not self._inner
         is_moved = is_replaced or value < self._value
-        if (is_moved or ahead < 0) and _was_left(box, value):
+        if (is_moved or ahead < 0) and _was_left(inner, value):
             ahead = 0  # the test put an earlier counter or value back
         elif is_moved:
             self._remember_value()
             ahead = max(0, seen - value)
-        self._box, self._value = box, value
+        self._inner, self._value = inner, value
         self._read_up_to, self._ahead = seen_in_all, max(0, ahead)
         return max(0, -ahead)
 
     def _remember_value(self) -> None:
         """Remember the counter's value when it was cleared or replaced."""
-        if self._box is not None:
-            for key in [key for key, (box, _) in _LEFT.items() if box() is None]:
+        if self._inner is not None:
+            for key in [key for key, (inner, _) in _LEFT.items() if inner() is None]:
                 del _LEFT[key]
-            _LEFT.setdefault(id(self._box), (weakref.ref(self._box), set()))[1].add(self._value)
+            _LEFT.setdefault(id(self._inner), (weakref.ref(self._inner), set()))[1].add(self._value)
 
     def has_counted(self, since: tuple[int, int], graphs: int) -> bool:
         """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
-        box, value = self._read()
-        box_before, value_before = since
-        is_cleared = box_before != id(box) or value < value_before
+        inner, value = self._read()
+        inner_before, value_before = since
+        is_cleared = inner_before != id(inner) or value < value_before
         return is_cleared or value >= value_before + graphs
 
     def _read(self) -> tuple[Any, int]:
         """Return the inner counter, or None, and the number of graphs in it."""
         # counters is a defaultdict: indexing it would leave an entry behind.
-        box = dict.get(self._counters, "stats") if self._counters is not None else None
-        return box, 0 if box is None else int(box.get("unique_graphs", 0))
+        inner = dict.get(self._counters, "stats") if self._counters is not None else None
+        return inner, 0 if inner is None else int(inner.get("unique_graphs", 0))
 
 
-def _was_left(box: Any, value: int) -> bool:
+def _was_left(inner: Any, value: int) -> bool:
     """Return whether the counter has a value again at which it was cleared or replaced."""
-    entry = _LEFT.get(id(box))
-    return entry is not None and entry[0]() is box and value in entry[1]
+    entry = _LEFT.get(id(inner))
+    return entry is not None and entry[0]() is inner and value in entry[1]
 
 
 # Whether a graph's code was compiled or loaded from a cache on disk: for information only.
@@ -98,8 +100,8 @@ def _was_left(box: Any, value: int) -> bool:
 # never written. A backend that counts nothing (``eager``, or caches that are off) says nothing.
 
 _CACHES: Final = tuple(
-    (box, f"{prefix}_cache_{what}")
-    for box, prefix in (("aot_autograd", "autograd"), ("inductor", "fxgraph"))
+    (group, f"{prefix}_cache_{what}")
+    for group, prefix in (("aot_autograd", "autograd"), ("inductor", "fxgraph"))
     for what in ("hit", "miss", "bypass")
 )
 """AOTAutograd's cache comes before inductor's: what is found in it is not looked up there."""
@@ -108,7 +110,7 @@ _CACHES: Final = tuple(
 def cache_counts(counters: dict[str, Any] | None) -> tuple[int, ...]:
     """Return hits, misses and bypasses of each cache."""
     # counters is a defaultdict: indexing it would leave an entry behind.
-    return tuple((dict.get(counters or {}, box) or {}).get(name, 0) for box, name in _CACHES)
+    return tuple((dict.get(counters or {}, group) or {}).get(name, 0) for group, name in _CACHES)
 
 
 def cache_state(before: Sequence[int], now: Sequence[int]) -> str | None:

@@ -42,21 +42,6 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.stacks import Line
 
-
-def seconds(event: Made) -> float | None:
-    """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
-    if event.backend_seconds is not None:
-        return round_seconds(event.backend_seconds)
-    took = event.attempt.seconds
-    return None if took is None else round_seconds(took / event.buckets)
-
-
-def of_torch(line: Line) -> Frame:
-    """Return a line of torch, its file from the package on: ``torch/_dynamo/exc.py``."""
-    file = line.file.replace("\\", "/").rpartition("/torch/")[2]
-    return Frame(f"torch/{file}", line.name, line.line) if file else NOWHERE
-
-
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile, which is no loss."""
@@ -94,7 +79,7 @@ class EventReader:
             stack=self._capture_stack(event.attempt, where),
             functions=functions(event.calls, self._places),
             cached=event.cached,
-            seconds=seconds(event),
+            seconds=_seconds(event),
             owner=event.attempt.owner or None,
         )
 
@@ -160,7 +145,7 @@ class EventReader:
             hints=why.hints,
             stack=stack,
             disabled=self._disabled_line(event.disabled),
-            raised=of_torch(event.raised),
+            raised=_of_torch(event.raised),
             through=through(event, self._places),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
@@ -292,7 +277,7 @@ class _WindowReader(EventReader):
         """Return the seconds of the graphs after each break, by the ``id()`` of its event."""
         spent: dict[int, float] = {}
         for event in graphs:
-            took, broke = seconds(event), self.follows(event)
+            took, broke = _seconds(event), self.follows(event)
             if broke is not None and took is not None:
                 spent[id(broke)] = round(spent.get(id(broke), 0.0) + took, 3)
         return spent
@@ -303,7 +288,7 @@ class _WindowReader(EventReader):
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
-            if fault is None or attempt.suppressed or (attempt.export and stopped):
+            if fault is None or fault.suppressed or (attempt.export and stopped):
                 continue
             where = self.place(attempt)
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"
@@ -329,6 +314,20 @@ class _WindowReader(EventReader):
                     f"dynamo: graph {name} ends at a graph break that the observer did not see"
                 )
         return errors
+
+
+def _seconds(event: Made) -> float | None:
+    """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
+    if event.backend_seconds is not None:
+        return round_seconds(event.backend_seconds)
+    took = event.attempt.seconds
+    return None if took is None else round_seconds(took / event.buckets)
+
+
+def _of_torch(line: Line) -> Frame:
+    """Return a line of torch, its file from the package on: ``torch/_dynamo/exc.py``."""
+    file = line.file.replace("\\", "/").rpartition("/torch/")[2]
+    return Frame(f"torch/{file}", line.name, line.line) if file else NOWHERE
 
 
 _EXPECTED_TYPE: Final = re.compile(r"\), type=[\"']?(?:[\w.]*\.)?(\w+)")
@@ -364,7 +363,7 @@ def _why_eager(attempt: Attempt) -> str:
     """Return why an attempt left its function to eager; empty if it did not."""
     fault = attempt.fault
     if fault is not None:
-        if not attempt.suppressed:
+        if not fault.suppressed:
             return ""
         if limit := messages.limit(fault.kind, fault.message):
             return limit

@@ -1,9 +1,10 @@
 """Reads Dynamo's messages: why a graph broke, which guard failed, what an error was.
 
-It takes text and returns plain values; it knows no torch. Texts of graph breaks come in two forms.
-From 2.7 on most are laid out by ``format_graph_break_message`` of torch/_dynamo/exc.py: a type, an
-explanation, hints, a developer's context and a link with the id. Older ones are one free line. Both
-may hold what differs from run to run (addresses, paths of this machine), which is left out.
+It takes text, or an exception, and returns plain values; it knows no torch. Texts of graph breaks
+come in two forms. From 2.7 on most are laid out by ``format_graph_break_message`` of
+torch/_dynamo/exc.py: a type, an explanation, hints, a developer's context and a link with the id.
+Older ones are one free line. Both may hold what differs from run to run (addresses, paths of this
+machine), which is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
@@ -133,6 +135,22 @@ def error(kind: str, message: str) -> str:
     if first.startswith(kind) or kind == "InternalTorchDynamoError":
         return first  # which is another exception, wrapped
     return f"{kind}: {first}"
+
+
+def exception_text(fault: BaseException) -> str:
+    """Return the text of an exception; Dynamo adds the user's code to ``str``, not to ``msg``.
+
+    One of the user's may refuse to be printed: then it is the name of its class.
+    """
+    text = vars(fault).get("msg") if has_own(fault, "msg") else None
+    if type(text) is not str:
+        text = or_else("", str, fault)
+    return text or type(fault).__name__
+
+
+def has_own(fault: BaseException, name: str) -> bool:
+    """Return whether an exception itself has an attribute, without running code of its class."""
+    return name in BaseException.__getattribute__(fault, "__dict__")
 
 
 def export_stop(kind: str, message: str) -> str:

@@ -22,9 +22,9 @@ from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
 from pytest_graphbreak.layers.dynamo.explain import explain
-from pytest_graphbreak.layers.dynamo.late import current_stance, stance_notes
 from pytest_graphbreak.layers.dynamo.private import EXTENSION
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
+from pytest_graphbreak.layers.dynamo.stances import current_stance, stance_notes
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
 from pytest_graphbreak.layers.locks import READER_WAIT, SensorLock

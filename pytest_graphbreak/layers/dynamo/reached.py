@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.events import UNKNOWN, Attempt, Broke, Inlined
+from pytest_graphbreak.layers.dynamo.frames import CONVERT_FRAME
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places, is_resume
 from pytest_graphbreak.model.stacks import Line
@@ -22,7 +23,6 @@ from pytest_graphbreak.model.stacks import Line
 # symbolic_convert.py of torch 2.9 to 2.13; what is not known here is ``UNKNOWN``, and never plain.
 
 _TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
-_ENTRY: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 _OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
 """The modules of Dynamo that trace the function which a higher-order operator is called with."""
 _CALLS: Final = frozenset(
@@ -35,7 +35,7 @@ def live_frames() -> list[FrameType]:
     """Return the frames of the attempt that is running, outermost first."""
     frames = []
     for frame, _ in walk_stack(None):
-        if frame.f_code.co_filename.endswith(_ENTRY):
+        if frame.f_code.co_filename.endswith(CONVERT_FRAME):
             break
         frames.append(frame)
     return frames[::-1]

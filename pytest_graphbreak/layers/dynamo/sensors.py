@@ -18,7 +18,7 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import CodeType
 from typing import Any, Final
@@ -34,30 +34,24 @@ from pytest_graphbreak.layers.dynamo.events import (
     Fault,
     Made,
     Missed,
-    Notes,
     NotObserved,
     Started,
-    argument,
-    has,
-    in_capture,
-    say,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import (
-    Modules,
-    compile_of,
-    current_value,
-    modules,
-    other_instance,
     owner,
     owner_of_graph,
+    torch_is_compiling,
     written_forward,
 )
-from pytest_graphbreak.layers.dynamo.late import LateSensors
+from pytest_graphbreak.layers.dynamo.guards import GuardSensor
+from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
+from pytest_graphbreak.layers.dynamo.notes import Failed, Notes, Running
 from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.dynamo.stances import stance_sensor
 from pytest_graphbreak.layers.faults import guard, or_else
-from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
+from pytest_graphbreak.layers.hooks import FRAMES, Hook, LatePatch, Patch, argument, caller
 from pytest_graphbreak.layers.locks import Turn
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.layers.private_names import MissingName
@@ -85,21 +79,28 @@ class DynamoSensors:
         self._resolved: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
-        self._late = LateSensors(self.notes, self._captures, self._cannot_install)
+        self._guards = GuardSensor(self.notes)
+        late_hooks = {**self._captures.hooks, names.BUCKETS: self._on_bucket}
+        self._late = [
+            *(
+                LatePatch(name.module, name.chain, hook, partial(self._cannot_install, name))
+                for name, hook in late_hooks.items()
+            ),
+            stance_sensor(self.notes),
+        ]
         self._parameters: dict[str, int] = {}
         """The positions of those parameters of Dynamo's ``_compile`` that are read."""
         self._blind: list[str] = []
-        self._modules: dict[str, Modules] = {}
         self._makers: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
         """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""
         self.attached = True
         hooks: dict[Name, Hook] = {
-            names.COMPILE: self._compile,
-            names.REASONS: self._reasons,
-            names.BACKEND: self._backend,
-            names.INSTALL: self._install_global,
+            names.COMPILE: self._on_compile,
+            names.REASONS: self._guards.on_reasons,
+            names.BACKEND: self._on_backend,
+            names.INSTALL: self._on_install_global,
             **self._breaks.hooks(),
         }
         can_hook = all(map(names.is_there, _KEEP_OUT))
@@ -119,11 +120,12 @@ class DynamoSensors:
                 self.executions.attach()
         if can_hook:
             self._captures.attach(self.executions)
-            self._late.attach()
+            for late in self._late:
+                late.attach()
 
     def _cannot_install(self, name: Name, fault: Exception) -> None:
         is_said = isinstance(fault, MissingName)
-        error = str(fault) if is_said else names.missing_name(name, say(fault))
+        error = str(fault) if is_said else names.missing_name(name, exception_text(fault))
         self._blind.append(error)
         self.notes.events.append(NotObserved(error))
 
@@ -149,7 +151,8 @@ class DynamoSensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
-        self._late.detach()
+        for late in reversed(self._late):
+            late.detach()
         if self.executions is not None:
             self.executions.detach()
         for patch in reversed(self._patches):
@@ -170,66 +173,67 @@ class DynamoSensors:
 
     # Frames: one attempt for each call of _compile.
 
-    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        attempt = Attempt()
+        running = Running(Attempt())
         with self.notes.guard("frames"):
-            self._start(attempt, args, kwargs)
+            self._start(running.attempt, args, kwargs)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
         listener = NOTIFIER.listener
         try:
-            self.notes.local.begin(attempt)
+            self.notes.thread.begin(running)
             listener.on_begin()
             result = original(*args, **kwargs)
         except BaseException as fault:
             with self.notes.guard("frames"):
-                self._end(attempt, None, fault)
+                self._end(running, None, fault)
             raise
         else:
             with self.notes.guard("frames"):
-                self._end(attempt, result, None)
+                self._end(running, result, None)
             return result
         finally:
-            self.notes.local.end(attempt)  # where ``_end`` failed before it did
+            self.notes.thread.end(running)  # where ``_end`` failed before it did
             listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.check()
-        attempt.is_torchs = in_capture(caller())
+        attempt.is_torchs = torch_is_compiling(caller())
         if not attempt.is_torchs:
             self.notes.events.append(Started(attempt))
-        self.notes.local.failed = None
+        self.notes.thread.failed = None
         attempt.id = str(kwargs["compile_id"])
-        code: CodeType = argument("code", self._parameters, args, kwargs)
-        values = argument("locals", self._parameters, args, kwargs)
+        position = self._parameters
+        code: CodeType = argument("code", position["code"], args, kwargs)
+        values = argument("locals", position["locals"], args, kwargs)
         attempt.code = first_line(code)
         attempt.written = first_line(or_else(None, written_forward, code, values) or code)
-        attempt.export = bool(argument("export", self._parameters, args, kwargs))
-        attempt.fullgraph = bool(argument("one_graph", self._parameters, args, kwargs))
+        attempt.export = bool(argument("export", position["export"], args, kwargs))
+        attempt.fullgraph = bool(argument("one_graph", position["one_graph"], args, kwargs))
         attempt.above, attempt.parent = self.notes.look_up(caller())
         attempt.owner = or_else("", owner, caller(), values)
         self.notes.latest[attempt.code] = attempt
-        self._modules[attempt.id] = or_else({}, modules, values)
+        self._guards.note_modules(attempt, values)
 
-    def _end(self, attempt: Attempt, result: Any, fault: BaseException | None) -> None:
-        self.notes.local.end(attempt)
+    def _end(self, running: Running, result: Any, fault: BaseException | None) -> None:
+        self.notes.thread.end(running)
+        attempt = running.attempt
         if fault is not None:
             attempt.outcome = "failed"
             # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
-            attempt.fault = Fault(type(fault).__name__, say(fault), has(fault, "compile_id"))
-            self.notes.local.failed = (id(fault), attempt)
+            has_begun = has_own(fault, "compile_id")
+            attempt.fault = Fault(type(fault).__name__, exception_text(fault), traced=has_begun)
+            self.notes.thread.failed = Failed(id(fault), attempt)
         else:
-            code = getattr(result, "guarded_code", result)
-            attempt.outcome = "skipped" if code is None else "compiled"
-            if attempt.outcome == "skipped" and attempt.unlogged:
-                self._breaks.add_break(attempt, attempt.unlogged)
-        attempt.pending = attempt.unlogged = None
+            attempt.outcome = "skipped" if result.guarded_code is None else "compiled"
+            if attempt.outcome == "skipped" and running.unlogged:
+                self._breaks.add_break(attempt, running.unlogged)
         if not attempt.is_torchs:
             self.notes.events.append(Ended(attempt))
         # What ended it by an exception may have come between the backend and Dynamo's counter.
-        since = attempt.counted if fault is None else None
-        if since is not None and not self._ledger.has_counted(since, attempt.calls):
+        since = running.counted if fault is None else None
+        if since is not None and not self._ledger.has_counted(since, running.calls):
             self.notes.events.append(
                 NotObserved(
                     f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
@@ -239,25 +243,25 @@ class DynamoSensors:
         self.check()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
-    # 2.13), only those of DDP (``late``) take another way.
+    # 2.13), only those of DDP take another way.
 
-    def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``call_user_compiler(output, gm, ...)``."""
         __tracebackhide__ = True
         shape, before = NO_SHAPE, None
         with self.notes.guard("graphs"):
             # It is read now, since a backend may change the graph that it is given.
-            gm = args[1] if len(args) > 1 else kwargs["gm"]
+            gm = argument("gm", 1, args, kwargs)
             shape = shape_of(gm)
-            if (attempt := self.notes.local.current()) and not attempt.owner:
-                attempt.owner = or_else("", owner_of_graph, gm)
+            if (running := self.notes.thread.current()) and not running.attempt.owner:
+                running.attempt.owner = or_else("", owner_of_graph, gm)
             before = counters.cache_counts(self.counters)
         began = time.perf_counter()
-        outer, self.notes.local.buckets = self.notes.local.buckets, []
+        outer, self.notes.thread.buckets = self.notes.thread.buckets, []
         try:
             result = original(*args, **kwargs)
         finally:
-            buckets, self.notes.local.buckets = self.notes.local.buckets, outer
+            buckets, self.notes.thread.buckets = self.notes.thread.buckets, outer
         with self.notes.guard("graphs"):
             now = counters.cache_counts(self.counters)
             cached = None if before is None else counters.cache_state(before, now)
@@ -269,21 +273,23 @@ class DynamoSensors:
         self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float
     ) -> None:
         """Note a graph that came back from the backend, by one call or, in buckets, by several."""
-        attempt = self.notes.local.current() or self._maker(output)
+        running = self.notes.thread.current()
+        attempt = self._maker(output) if running is None else running.attempt
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
             attempt = self._captures.capture(getattr(output, "root_tx", None))
         if attempt.is_torchs:
             attempt.is_torchs = False
             self.notes.events.append(Started(attempt))
-        first, is_running = attempt.graphs, attempt.outcome == "running"
+        first = attempt.graphs
         # What has ended and made a graph is at a specialization, which Dynamo does not count.
-        if is_running or first == 0:
+        if running is not None or first == 0:
             count_before = self._ledger.count_seen()
-            attempt.counted = attempt.counted or count_before
             self._makers[id(output)] = (weakref.ref(output), attempt)
-        reason = getattr(output, "compile_subgraph_reason", None)
-        after_break = bool(getattr(reason, "graph_break", False))
+            if running is not None:
+                running.counted = running.counted or count_before
+                running.calls += 1
+        after_break = _ends_at_break(output)
         for bucket, shape in enumerate(shapes):
             event = Made(
                 attempt,
@@ -293,21 +299,40 @@ class DynamoSensors:
                 bucket=bucket,
                 buckets=len(shapes),
                 cached=cached,
-                backend_seconds=None if is_running else took / len(shapes),
+                backend_seconds=took / len(shapes) if running is None else None,
             )
             self.notes.events.append(event)
-            self.notes.local.latest_graph = event
+            self.notes.thread.latest_graph = event
         attempt.graphs += len(shapes)
-        attempt.calls += 1
 
-    def _install_global(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    # DDP cuts one captured graph and calls the backend for each part.
+    #
+    # Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
+    # ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
+    # part to the user's backend by ``SubmodCompiler.compile_submod``
+    # (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
+    # Dynamo imports the module when it first compiles inside DDP.
+
+    def _on_bucket(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``compile_submod(self, input_mod, ...)``."""
+        __tracebackhide__ = True
+        shape = NO_SHAPE
+        with self.notes.guard("the buckets of DDP"):
+            shape = shape_of(argument("input_mod", 1, args, kwargs))
+        result = original(*args, **kwargs)
+        self.notes.thread.buckets.append(shape)
+        return result
+
+    # Runs of graphs.
+
+    def _on_install_global(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``install_global_unsafe(output, name, value)``."""
         __tracebackhide__ = True
         result = original(*args, **kwargs)
         with self.notes.guard("runs of graphs"):
             if self.executions is not None:
-                name = kwargs["name"] if "name" in kwargs else args[1]
-                self.executions.add(args[0].global_scope, name, self.notes.local.latest_graph)
+                name = argument("name", 1, args, kwargs)
+                self.executions.add(args[0].global_scope, name, self.notes.thread.latest_graph)
         return result
 
     def ran(self) -> Counted:
@@ -323,29 +348,11 @@ class DynamoSensors:
         maker = self._makers.get(id(output))
         return maker[1] if maker is not None and maker[0]() is output else None
 
-    # Recompiles: Dynamo asks which guards failed before it compiles a frame again.
 
-    def _reasons(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        reasons = original(*args, **kwargs)
-        with self.notes.guard("recompiles"):
-            attempt = self.notes.local.current()
-            if attempt is not None and not kwargs.get("skip_logging"):
-                frame = kwargs["frame"] if "frame" in kwargs else args[1]
-                attempt.guards = tuple(str(reason) for reason in reasons or ())
-                if attempt.guards:
-                    values, guard_text = frame.f_locals, attempt.guards[0]
-                    attempt.guard_value = or_else("", self._what_came, attempt, guard_text, values)
-        return reasons
-
-    def _what_came(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
-        """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
-        value = current_value(guard, values)
-        before = self._modules.get(compile_of(guard), {})
-        now = self._modules.get(attempt.id, {})
-        if instance := other_instance(guard, before, now, values):
-            return f"another {instance}: {value}" if value else f"another {instance} now"
-        return value
+def _ends_at_break(output: Any) -> bool:
+    """Return whether a graph break ended the graph of an ``OutputGraph``."""
+    reason = getattr(output, "compile_subgraph_reason", None)
+    return bool(getattr(reason, "graph_break", False))
 
 
 @functools.lru_cache(maxsize=4)

@@ -29,11 +29,11 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
-from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo import captures, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
-from pytest_graphbreak.layers.dynamo.events import Local, Notes  # noqa: E402
+from pytest_graphbreak.layers.dynamo.notes import Notes, ThreadState  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
@@ -193,7 +193,7 @@ def test_an_export_stops_with_its_own_error_where_it_cannot_be_read(
     def fails(fault: BaseException) -> str:
         raise ZeroDivisionError("a bug of ours")
 
-    monkeypatch.setattr(late, "say", fails)
+    monkeypatch.setattr(captures, "exception_text", fails)
     with window() as seen, pytest.raises(Exception, match=r"ata-dependent|Dynamic control flow"):
         torch.export.export(Branching(), (X,), strict=True)
     (error,) = seen[0].errors
@@ -537,7 +537,7 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         (DynamoSensors, "_note_graph"),
         (BreakSensors, "add_break"),
         (BreakSensors, "_mark"),
-        (Local, "current"),
+        (ThreadState, "current"),
         (sensors, "shape_of"),
     ],
 )

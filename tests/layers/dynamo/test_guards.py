@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_graphbreak.layers.dynamo.frames import current_value, modules  # noqa: E402
+from pytest_graphbreak.layers.dynamo.guards import current_value, modules  # noqa: E402
 from tests.conftest import Suite  # noqa: E402
 
 

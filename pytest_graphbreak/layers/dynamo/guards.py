@@ -1,0 +1,220 @@
+"""The guards that failed before a frame was compiled again, and the value that the first one met.
+
+Dynamo says what a guard expected, not always what came: that is read from the locals of the frame
+that is compiled again, while its guards are looked at.
+
+No code of the user runs for it (see ``frames``): only exact builtin values and plain tensors are
+shown.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from pytest_graphbreak.layers.dynamo.events import Attempt
+from pytest_graphbreak.layers.dynamo.frames import (
+    NOTHING,
+    dict_attribute,
+    instance_attribute,
+    is_module,
+)
+from pytest_graphbreak.layers.dynamo.notes import Notes
+from pytest_graphbreak.layers.dynamo.private import plain_tensors
+from pytest_graphbreak.layers.faults import or_else
+from pytest_graphbreak.layers.hooks import Hook, argument
+
+
+class GuardSensor:
+    """The hook around the function by which Dynamo asks which guards of a frame failed."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._modules: dict[str, Modules] = {}
+        """Those of each attempt, by its id: a guard names the id of the compile that it is of."""
+
+    def note_modules(self, attempt: Attempt, values: Mapping[str, Any]) -> None:
+        """Note the modules among the locals of a frame that is about to be compiled."""
+        self._modules[attempt.id] = or_else({}, modules, values)
+
+    def on_reasons(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``get_and_maybe_log_recompilation_reasons(cache_entry, frame, ...)``."""
+        __tracebackhide__ = True
+        reasons = original(*args, **kwargs)
+        with self._notes.guard("recompiles"):
+            running = self._notes.thread.current()
+            if running is not None and not kwargs.get("skip_logging"):
+                self._note(running.attempt, reasons, argument("frame", 1, args, kwargs))
+        return reasons
+
+    def _note(self, attempt: Attempt, reasons: Any, frame: Any) -> None:
+        attempt.guards = tuple(str(reason) for reason in reasons or ())
+        if attempt.guards:
+            first, values = attempt.guards[0], frame.f_locals
+            attempt.guard_value = or_else("", self._what_came, attempt, first, values)
+
+    def _what_came(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
+        """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
+        value = current_value(guard, values)
+        before = self._modules.get(compile_of(guard), {})
+        now = self._modules.get(attempt.id, {})
+        if instance := other_instance(guard, before, now, values):
+            return f"another {instance}: {value}" if value else f"another {instance} now"
+        return value
+
+
+_PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
+_TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
+_VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
+_IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
+_TYPE: Final = re.compile(r"^___check_type_id\(([^,()]{1,200}),")
+_SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
+_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
+_START: Final = re.compile(r"^[A-Za-z_]\w*")
+_STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
+_PLAIN: Final = (int, float, bool, str, type(None))
+_LONGEST: Final = 40
+_MOST_SHAPES: Final = 400
+
+
+def current_value(guard: str, values: Mapping[str, Any]) -> str:
+    """Return ``x has shape [5, 3] now`` or ``n is 3 now``; empty if it is not known.
+
+    ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
+    frame's local variables.
+    """
+    text = _text_of(guard)
+    match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
+    match = match or _VALUE.match(text) or _IDENTITY.match(text) or _TYPE.match(text)
+    if match is None:
+        return ""
+    kind = match.re
+    source = _LOCAL.sub(r"\1", match[1].strip())
+    value = _look_up(source, values)
+    if kind is _TYPE:
+        return "" if value is NOTHING else f"{source} is of type {type(value).__name__} now"
+    if kind is _TENSOR or kind is _SIZE:
+        return _tensor_now(source, value, text)
+    is_plain = kind is _VALUE and type(value) in _PLAIN
+    shown = repr(value) if is_plain else _enum_member(value)
+    return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
+
+
+def _enum_member(value: Any) -> str:
+    """Return the name of a member of an enum (``Mode.FAST``); empty for all else."""
+    name = instance_attribute(value, "_name_")
+    is_enum = issubclass(type(type(value)), enum.EnumMeta)
+    return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
+
+
+class _ModuleState(NamedTuple):
+    """What distinguishes a module from another of its class; ``shapes`` are of its parameters."""
+
+    id: int
+    shapes: tuple[tuple[int, ...], ...]
+
+
+Modules = Mapping[str, _ModuleState]
+"""The modules among the local variables of a call, by the name of the variable."""
+
+
+def modules(values: Mapping[str, Any]) -> Modules:
+    """Return what distinguishes the modules of one call of a function from those of another."""
+    return {
+        name: _ModuleState(id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+        for name, value in values.items()
+        if is_module(value)
+    }
+
+
+def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of the parameters of a module and of all modules in it."""
+    torch = sys.modules["torch"]
+    for value in dict_attribute(module, "_parameters").values():
+        if type(value) is torch.nn.Parameter:
+            with plain_tensors():
+                yield tuple(map(int, value.shape))
+    for inner in dict_attribute(module, "_modules").values():
+        yield from _shapes(inner) if inner is not None else ()
+
+
+def other_instance(guard: str, before: Modules, now: Modules, values: Mapping[str, Any]) -> str:
+    """Return the class of a module if the failed guard is about another instance of it.
+
+    It is if it begins with the local variable that is another module now, or if the two modules
+    have parameters of other shapes, which their inputs follow.
+    """
+    text = _text_of(guard)
+    for name, module in now.items():
+        earlier = before.get(name, module)
+        if earlier.id == module.id:
+            continue
+        begins_with_it = re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text)
+        if begins_with_it or earlier.shapes != module.shapes:
+            return type(values[name]).__name__
+    return ""
+
+
+def compile_of(guard: str) -> str:
+    """Return the id of the compile that a guard is of, ``0/0``; empty if it does not say."""
+    match = _PREFIX.match(guard.strip())
+    return match[0].strip().rstrip(":") if match else ""
+
+
+def _text_of(guard: str) -> str:
+    """Return a guard without the id of its compile."""
+    return _PREFIX.sub("", guard.strip())
+
+
+def _tensor_now(source: str, value: Any, text: str) -> str:
+    torch = sys.modules["torch"]
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return ""
+    with plain_tensors():  # this keeps out the user's modes, too
+        if "dispatch key set mismatch" in text:
+            return _inference_now(source, value, text)
+        if "dtype mismatch" in text:
+            return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
+        if "stride mismatch" in text:
+            return f"{source} has strides {list(value.stride())} now"
+        return f"{source} has shape {list(value.shape)} now"
+
+
+def _inference_now(source: str, value: Any, text: str) -> str:
+    """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
+    # Only what autograd follows has its keys; another device has them, too, under other names.
+    if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
+        return ""
+    kind = "an inference tensor" if value.is_inference() else "no inference tensor"
+    return f"{source} is {kind} now"
+
+
+def _look_up(source: str, values: Mapping[str, Any]) -> Any:
+    """Return the object that an expression like ``self.layers[0].scale`` names, or ``NOTHING``."""
+    start = _START.match(source)
+    if start is None or start[0] not in values:
+        return NOTHING
+    value = values[start[0]]
+    at = start.end()
+    while at < len(source):
+        step = _STEP.match(source, at)
+        if step is None:
+            return NOTHING
+        value = _take_step(value, step)
+        at = step.end()
+    return value
+
+
+def _take_step(value: Any, step: re.Match[str]) -> Any:
+    attribute, index, key = step.groups()
+    if attribute is not None:
+        return instance_attribute(value, attribute)
+    if key is not None:
+        return dict.get(value, key, NOTHING) if type(value) is dict else NOTHING
+    if type(value) in (list, tuple) and int(index) < len(value):
+        return value[int(index)]
+    return NOTHING
