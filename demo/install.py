@@ -6,7 +6,6 @@ said first, and a line shows how far it is: tox would be silent.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -23,15 +22,15 @@ and are the environment of the tests, too: torch 2.9 with its CUDA libraries
 (its wheel for Linux needs them to be there, the demo does not use them),
 torch_xla 2.9, transformers, pytest. No model is downloaded, no GPU is needed.
 
-  1. install       3 to 6 minutes, most of it torch
+  1. install       1 to 3 minutes, most of it torch
   2. green         half a minute: four tests of models against their baselines
   3. red           15 seconds: one of them with a graph break planted
 
 Times are those of two cores. What is downloaded stays for the next time.
 """
 NEEDED: Final = ("torch-xla", "transformers", "pytest-graphbreak")
-STEPS: Final = ("Collecting", "Downloading", "Building", "Installing")
-"""How the lines of pip begin that say what it does now."""
+STEPS: Final = ("Resolved", "Downloading", "Downloaded", "Prepared", "Installed", "Bytecode")
+"""How the lines of uv begin that say how far it is."""
 
 
 def main(work_dir: str) -> int:
@@ -45,7 +44,7 @@ def main(work_dir: str) -> int:
     print(BEFORE.format(where=where), flush=True)
     began = time.monotonic()
     tox = [sys.executable, "-m", "tox", "run", "--workdir", work_dir, "-e", "xla", "--notest"]
-    code = _with_progress([*tox, "-vv"])  # twice: then tox shows what pip prints
+    code = _with_progress([*tox, "-vv"])  # twice: then tox shows what uv prints
     print(f"\nInstalled in {time.monotonic() - began:.0f} s.\n" if not code else "", flush=True)
     return code
 
@@ -61,9 +60,8 @@ def _is_ready(python: Path) -> bool:
 def _with_progress(command: Sequence[str]) -> int:
     """Return the exit code. The output is one line, drawn anew; all of it after a failure."""
     shown, lines, began = sys.stdout.isatty(), [], time.monotonic()
-    environment = os.environ | {"PIP_PROGRESS_BAR": "off", "PIP_NO_INPUT": "1"}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

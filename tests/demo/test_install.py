@@ -43,12 +43,12 @@ def test_what_is_here_is_not_downloaded(
     assert capsys.readouterr().out == "Everything is installed.\n"
 
 
-def test_pip_says_nothing_where_it_works(capfd: pytest.CaptureFixture[str]) -> None:
-    assert install._with_progress([sys.executable, "-c", "print('Collecting torch')"]) == 0
+def test_uv_says_nothing_where_it_works(capfd: pytest.CaptureFixture[str]) -> None:
+    assert install._with_progress([sys.executable, "-c", "print('Downloading torch')"]) == 0
     assert capfd.readouterr() == ("", "")
 
 
-def test_pip_says_everything_where_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
-    program = "import sys; print('Collecting torch'); sys.exit('ERROR: no space')"
+def test_uv_says_everything_where_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; print('Downloading torch'); sys.exit('ERROR: no space')"
     assert install._with_progress([sys.executable, "-c", program]) == 1
-    assert set(capfd.readouterr().out.split("\n")) >= {"Collecting torch", "ERROR: no space"}
+    assert set(capfd.readouterr().out.split("\n")) >= {"Downloading torch", "ERROR: no space"}
