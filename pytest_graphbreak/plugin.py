@@ -17,8 +17,9 @@ import pytest
 
 from pytest_graphbreak.config import settings as _settings
 from pytest_graphbreak.config.typed import typed_command
+from pytest_graphbreak.suite.entry import note_step
 from pytest_graphbreak.suite.gate import GATE, Gate
-from pytest_graphbreak.suite.reports import attach, colour, note_step
+from pytest_graphbreak.suite.reports import attach, colour
 
 if TYPE_CHECKING:
     from pytest_graphbreak.measuring.compile_model import CompileModel

@@ -318,7 +318,7 @@ def _what_a_first_window_imports() -> list[str]:
         import torch
 
         from pytest_graphbreak.measuring.measure import Measurement
-        from pytest_graphbreak.repair import compare, measure  # noqa: F401
+        from pytest_graphbreak.repair import measure, tolerance  # noqa: F401
 
         with Measurement(ROOT):
             torch.compile(_breaks, backend="eager", dynamic=True)(torch.ones(2))

@@ -6,12 +6,12 @@ in place of those of the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.artifacts.union import BLIND, MEASURED, SeenTest
+from pytest_graphbreak.artifacts.union import BLIND, MEASURED, SeenTest, Union
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.config.checkout import Checkout
@@ -20,9 +20,9 @@ from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.measured import owner_versions, values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
-from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.versions import minors
 from pytest_graphbreak.report.failure import Context, failure
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
@@ -44,15 +44,15 @@ class Judged(Struct, frozen=True):
 class Judge:
     """Everything that tests are judged by. There is one for each command.
 
-    With ``against``, the tests of another run by profile and node id, its counts are the budget; a
-    test that it did not measure is judged by its baseline. ``run`` is the run of GitHub Actions
+    With ``against``, another run, its counts are the budget; a test that it did not measure is
+    judged by its baseline. ``run`` is the run of GitHub Actions
     that made the reports, if known, ``typed`` how the command was started.
     """
 
     def __init__(
         self,
         checkout: Checkout,
-        against: Mapping[tuple[str, str], SeenTest] | None = None,
+        against: Union | None = None,
         run: GitHubRun | None = None,
         typed: Typed | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class Judge:
         self.run = run
         self.typed = typed or this_command()
         self.baselines = Baselines(checkout.directory)
-        self._against = against or {}
+        self.against = against
 
     def judge(self, seen: SeenTest) -> Judged | None:
         """Return the verdict on one test, or None if it was skipped or failed by itself.
@@ -73,7 +73,8 @@ class Judge:
         if seen.level < BLIND:
             return None
         entry = self.baselines.entry(seen.nodeid)
-        earlier = self._against.get((seen.profile, seen.nodeid))
+        others = self.against.seen if self.against is not None else {}
+        earlier = others.get((seen.profile, seen.nodeid))
         record = seen.test.record
         if earlier is not None and earlier.level == MEASURED:
             source: SeenTest | Entry | None = earlier

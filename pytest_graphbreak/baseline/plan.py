@@ -1,20 +1,166 @@
-"""Computes what an entry becomes after a measurement. Data in, data out.
+"""Computes what the entries of a file become after measurements. Data in, data out.
 
 The rules are those of docs/reference/baseline-file.md, "What an update writes".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Literal
 
 from msgspec import structs
 
-from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
-from pytest_graphbreak.baseline.rules import Overriding, differs, merge, overlay
-from pytest_graphbreak.model.budget import Values
-from pytest_graphbreak.model.layer import Versions, minor, same_minor
-from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, made_by
+from pytest_graphbreak.baseline.changes import Change, Kind
+from pytest_graphbreak.baseline.model import Document, Entries, Entry, Expected, Measured, Override
+from pytest_graphbreak.baseline.rules import Overriding, differs, expectation, merge, overlay
+from pytest_graphbreak.model.budget import Values, writable
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS, made_by
+from pytest_graphbreak.model.versions import Versions, minor, same_minor
+
+Key = tuple[str, str | None]
+"""A test and, of one with parameters, its case."""
+Mode = Literal["update", "record"]
+
+
+class PlannedFile:
+    """One baseline file before and after measurements; ``touched`` are the tests that change."""
+
+    def __init__(self, before: Document, mode: Mode) -> None:
+        self.before = before
+        self._mode = mode
+        # Entries are replaced and never changed; only their containers are copied.
+        self.tests = {
+            name: replace(test, entries=dict(test.entries)) for name, test in before.tests.items()
+        }
+        self.after = replace(before, tests=self.tests, packages=dict(before.packages))
+        self.touched: set[str] = set()
+        self._is_renewed = False
+        """Whether an entry is written that another version of a compiler had measured."""
+        self.changes: list[Change] = []
+
+    def prune(self, keys: Iterable[Key]) -> None:
+        """Remove entries if present; a test is removed with its last case."""
+        for test, case in keys:
+            entries = self._entries(test)
+            if case in entries:
+                self._prune(test, (case,))
+                if not entries:
+                    del self.tests[test]
+
+    def _entries(self, test: str) -> dict[str | None, Entry]:
+        return self.tests[test].entries if test in self.tests else {}
+
+    def measure(self, key: Key, measurements: Iterable[Measured]) -> None:
+        """Take the measurements of one test, starting with those of its plain values."""
+        entry = self.after.entry(*key)
+        base = entry.profile if entry is not None else self.before.profile
+        for item in sorted(measurements, key=lambda item: item.profile != base):
+            self._take(key, item)
+
+    def _take(self, key: Key, item: Measured) -> None:
+        entry = self.after.entry(*key)
+        expected = expectation(entry, item.profile) if entry is not None else None
+        if entry is not None and entry.ungated is not None:
+            self._add_change("ungated", item, expected, expected)
+            return
+        item = drop_unconcerned(item, expected)
+        find = differing_layers if self._mode == "update" else unjudged_layers
+        layers = find(expected, item)
+        if expected is not None and not layers:
+            self._add_change("unchanged", item, expected, expected)
+            return
+        if self._mode == "record" and self._would_drop(key):
+            self._add_change("kept", item, expected, expected)
+            return
+        if self._mode == "update":
+            layers = frozenset(item.layers)
+            self._is_renewed |= expected is not None and any(
+                is_outdated(layer, expected, item.versions) for layer in layers
+            )
+        after = self._write_entry(key, item, [layer for layer in LAYERS if layer in layers])
+        self._add_change(
+            "added" if entry is None else "changed",
+            item,
+            expected,
+            expectation(after, item.profile),
+        )
+
+    def _conflicting_cases(self, key: Key) -> list[str | None]:
+        """Return the entries of a test that are removed when one is written for ``key``.
+
+        pytest has one function of a name: either it has parameters, or it has none.
+        """
+        test, case = key
+        return [name for name in self._entries(test) if (name is None) != (case is None)]
+
+    def _would_drop(self, key: Key) -> bool:
+        """Return whether an entry would be removed that is more than a remark."""
+        cases = self._conflicting_cases(key)
+        return any(case is not None or not self._is_remark(key[0]) for case in cases)
+
+    def _is_remark(self, test: str) -> bool:
+        return self.tests[test].entries[None].is_remark
+
+    def _write_entry(self, key: Key, item: Measured, layers: list[str]) -> Entry:
+        """Write a measurement into the entry of a test, creating it if there is none."""
+        test, case = key
+        self.touched.add(test)
+        entries = self.tests.setdefault(test, Entries(None, None, 0))
+        in_the_way = self._conflicting_cases(key)
+        if in_the_way == [None] and self._is_remark(test):
+            del entries.entries[None]  # its remarks are those of the test, and stay
+        else:
+            self._prune(test, in_the_way)
+        top = self.after
+        entry = entries.entries.get(case)
+        if entry is None:
+            entry = top.new_entry(test, case, note=entries.note if case is None else None)
+        entries.entries[case] = update_entry(entry, item, layers, top)
+        packages = {writable(name): writable(number) for name, number in item.packages.items()}
+        self.after = replace(top, packages={**top.packages, **packages})
+        return entries.entries[case]
+
+    def _prune(self, test: str, cases: Iterable[str | None]) -> None:
+        for case in cases:
+            self.touched.add(test)
+            entry = self.tests[test].entries.pop(case)
+            self.changes.append(
+                Change("pruned", entry.nodeid, entry.path, entry.profile, entry.values, None)
+            )
+
+    def _add_change(
+        self, kind: Kind, item: Measured, old: Expected | None, new: Expected | None
+    ) -> None:
+        self.changes.append(
+            Change(
+                kind,
+                item.nodeid,
+                self.before.path,
+                item.profile,
+                old.values if old is not None else None,
+                new.values if new is not None else None,
+            )
+        )
+
+    def renew_versions(self) -> None:
+        """Move the version at the top of the file, if all of its entries have a newer one."""
+        if not self._is_renewed:
+            return
+        for name, was in self.before.versions.items():
+            entries = [entry for test in self.tests.values() for entry in test.entries.values()]
+            measured = [entry.versions for entry in entries if entry.values is not None]
+            overrides = [
+                override.versions for entry in entries for override in entry.overrides.values()
+            ]
+            stated = {versions.get(name) for versions in (*measured, *overrides)}
+            if len(stated) != 1 or (now := stated.pop()) in (None, was):
+                continue
+            self.after = replace(self.after, versions={**self.after.versions, name: str(now)})
+            for entries_of in self.tests.values():
+                for case, entry in entries_of.entries.items():
+                    versions = {**entry.versions, name: str(now)}
+                    entries_of.entries[case] = replace(entry, versions=versions)
 
 
 def drop_unconcerned(measured: Measured, expected: Expected | None) -> Measured:

@@ -128,7 +128,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return a parser with the names of all commands, and the arguments of the chosen one only."""
-    from pytest_graphbreak.config.device import version
+    from pytest_graphbreak.config.packages import version
 
     groups = (
         "\n".join((f"{title}:", *(f"  {name:<9} {words}" for name, words in group.items())))

@@ -16,6 +16,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.check import stale_entries
+from pytest_graphbreak.artifacts.download import ARTIFACTS, download, github_run
 from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from pytest_graphbreak.artifacts.rejudge import Judge
 from pytest_graphbreak.artifacts.union import BLIND, FAILED, MEASURED, Union, union
@@ -31,9 +33,8 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.changes import LEFT_OUT, LeftOut, change_lines, left_out_lines
-from pytest_graphbreak.cli.check import add_directory, stale_entries
+from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--artifact",
         metavar="PATTERN",
-        default=report.ARTIFACTS,
+        default=ARTIFACTS,
         help="the artifacts of the run that contain reports (default: %(default)s)",
     )
     _add_writing(parser)
@@ -137,8 +138,8 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
         return load_all(args.reports, note=note)
-    run = report.github_run(args.run, args.repo)
-    with report.download(run, args.artifact) as directory:
+    run = github_run(args.run, args.repo)
+    with download(run, args.artifact) as directory:
         return load_all([directory], shown=f"run {run.number}", note=note)
 
 

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.check import CheckedUnion, check
 from pytest_graphbreak.artifacts.incoming import load_all
-from pytest_graphbreak.artifacts.rejudge import Judge, Judged
+from pytest_graphbreak.artifacts.rejudge import Judge
 from pytest_graphbreak.artifacts.union import FAILED, Union, union
-from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
-from pytest_graphbreak.config.checkout import Checkout, find, is_missing
+from pytest_graphbreak.config.checkout import find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
+from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import (
     passing_changes,
     passing_lines,
     root_cause_lines,
     root_causes,
 )
-from pytest_graphbreak.report.standing import (
-    NAMED,
-    REPORTED,
-    CheckNotes,
-    acceptable,
-    row,
-    standing,
-    standing_words,
-    weight,
-)
+from pytest_graphbreak.report.runs import CheckNotes
+from pytest_graphbreak.report.standing import NAMED, REPORTED, acceptable, standing, standing_words
 from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines
@@ -82,64 +71,6 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
     )
 
 
-class Result(Struct):
-    """The result of a check. ``unusable`` says why reports cannot be judged.
-
-    ``missing`` are tests that were collected but did not run, and ``lost_shards`` those that would
-    have run them; with ``allow_missing`` they are only listed. ``unreported`` are tests of the
-    baselines that no report has, which is a failure if the reports are to be ``complete``.
-    """
-
-    judged: list[Judged] = []
-    unmeasured: list[str] = []
-    stale: list[Entry] = []
-    unusable: list[str] = []
-    missing: list[str] = []
-    lost_shards: list[str] = []
-    unreported: list[str] = []
-    strict: bool = False
-    allow_missing: bool = False
-    complete: bool = False
-
-    @property
-    def failures(self) -> list[Judged]:
-        failing = [judged for judged in self.judged if judged.fails]
-        return sorted(failing, key=lambda judged: weight(judged.test))
-
-    @property
-    def no_verdict(self) -> str:
-        """The reason why there is no verdict, or "" if there is one."""
-        if self.unusable:
-            return "the reports cannot be judged"
-        if self.allow_missing:
-            return ""
-        if self.lost_shards:
-            return f"{plural(len(self.lost_shards), 'shard')} missing"
-        if self.missing:
-            return (
-                f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
-            )
-        if not self.unmeasured and all(judged.test.ungated is not None for judged in self.judged):
-            return "nothing was judged"
-        return ""
-
-    @property
-    def code(self) -> int:
-        if self.no_verdict:
-            return UNUSABLE
-        return FAILS if self.failures or self.gaps else OK
-
-    @property
-    def gaps(self) -> list[str]:
-        """What fails although no test of the reports does."""
-        counts = {
-            f"{plural(len(self.unmeasured), 'test')} not measured": self.unmeasured,
-            f"{plural(len(self.stale), 'baseline')} stale": self.strict and self.stale,
-            _in_no_report(self.unreported): self.complete and self.unreported,
-        }
-        return [words for words, items in counts.items() if items]
-
-
 @without_collector()
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
@@ -151,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     reports = load_all(args.reports, note=note)
     together = union(reports, runs=runs)
     typed = this_command(baselines=args.graph_budget_dir)
-    result = check(together, checkout, earlier, made_by, typed)
+    result = check(together, Judge(checkout, earlier, made_by, typed))
     result.allow_missing, result.complete = args.allow_missing, args.complete
     _show(result, together, reports, _accept(args.reports, made_by, typed, result))
     notes = CheckNotes(
@@ -165,10 +96,18 @@ def run(args: argparse.Namespace) -> int:
         accept=accept_line(made_by, typed),
     )
     written = write_pages(_replace_verdicts(reports, result), args, notes)
-    return result.code if written else UNUSABLE
+    return _exit_code(result) if written else UNUSABLE
 
 
-def _accept(reports: Sequence[str], made_by: GitHubRun | None, typed: Typed, result: Result) -> str:
+def _exit_code(result: CheckedUnion) -> int:
+    if result.no_verdict:
+        return UNUSABLE
+    return FAILS if result.failures or result.gaps else OK
+
+
+def _accept(
+    reports: Sequence[str], made_by: GitHubRun | None, typed: Typed, result: CheckedUnion
+) -> str:
     """Return the command that accepts these reports, or a description if it is too long to read."""
     prune = bool(result.stale)
     if made_by is None and len(shlex.join(reports)) > LONGEST:
@@ -176,107 +115,7 @@ def _accept(reports: Sequence[str], made_by: GitHubRun | None, typed: Typed, res
     return typed.accept(*reports, run=made_by, prune=prune)
 
 
-def check(
-    together: Union,
-    checkout: Checkout,
-    earlier: Union | None = None,
-    made_by: GitHubRun | None = None,
-    typed: Typed | None = None,
-) -> Result:
-    """Judge all measured tests but those that reports contradict."""
-    result = Result(strict=checkout.strict)
-    result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
-    result.lost_shards = [f"group {n} of {of} on {at}" for at, n, of in together.lost_shards]
-    contradicted: set[tuple[str, str]] = set()
-    for name, side in (("", together), ("--against: ", earlier)):
-        if side is not None:
-            result.unusable += [f"{name}{item}" for item in unusable(side)]
-            contradicted |= {(item.profile, item.nodeid) for item in side.contradictions}
-    judge = Judge(checkout, None if earlier is None else earlier.seen, made_by, typed)
-    try:
-        judge.baselines.check()
-        result.stale = stale_entries(checkout, judge.baselines, together)
-    except BaselineError as error:
-        result.unusable.append(str(error))
-        return result
-    result.unreported = _unreported(judge.baselines, together, result.stale)
-    left_out = together.left_out(partial(_is_recorded, judge.baselines))
-    result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
-    for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
-        try:
-            judged = judge.judge(seen)
-        except BaselineError as error:  # an impossible node id
-            result.unusable.append(f"{seen.report.name}: {error}")
-        else:
-            result.judged += [] if judged is None else [judged]
-    return result
-
-
-def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
-    """Return the tests of the baselines that no report has, and that are not known to be gone."""
-    reported = {nodeid for _, nodeid in (*together.seen, *together.unmeasured)}
-    reported.update(entry.nodeid for entry in stale)
-    return [entry.nodeid for entry in baselines.entries() if entry.nodeid not in reported]
-
-
-def _in_no_report(names: Sequence[str]) -> str:
-    verb = "is" if len(names) == 1 else "are"
-    return f"{plural(len(names), 'test')} of the baselines {verb} in no report"
-
-
-def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
-    """Return whether a test was measured on a profile when its baseline was written."""
-    with suppress(BaselineError):
-        entry = baselines.entry(nodeid)
-        return entry is not None and profile in entry.recorded_profiles
-    return False
-
-
-def unusable(together: Union) -> Iterator[str]:
-    """Yield why these reports do not allow a verdict."""
-    yield from (f"contradiction: {problem}" for problem in together.contradictions)
-    yield from (f"incomplete: {problem}" for problem in together.incomplete)
-
-
-def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
-    """Return the entries whose test is gone, as far as the reports together show."""
-    entries: dict[str, Entry] = {}
-    for profile in together.whole:
-        for entry in _stale_on(profile, checkout, baselines, together):
-            entries.setdefault(entry.nodeid, entry)
-    return list(entries.values())
-
-
-def _stale_on(
-    profile: str, checkout: Checkout, baselines: Baselines, together: Union
-) -> Iterator[Entry]:
-    """Yield entries that are gone by the reports of one profile and that no other report has."""
-    root, complete = checkout.root, together.whole[profile]
-    files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
-    # If a collected file exists in a directory, this is the right checkout for it.
-    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
-    gone = {
-        file
-        for file in baselines.files()
-        if Path(file).parent in directories and not os.path.exists(root / file)
-    }
-    for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
-        if (
-            entry.file in complete
-            or entry.file in gone
-            or f"{entry.file}::{entry.test}" in complete
-        ):
-            yield entry
-
-
-def _is_below(file: str) -> bool:
-    """Return whether a report may name this test file, which must be a path below the root."""
-    with suppress(BaselineError):
-        return bool(split_nodeid(f"{file}::test"))
-    return False
-
-
-def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
+def _show(result: CheckedUnion, together: Union, reports: Sequence[RunReport], accept: str) -> None:
     # What follows from reports that cannot be judged is neither explained nor accepted.
     failures = [] if result.unusable else result.failures
     failing = {item.seen.name: item for item in failures}
@@ -303,7 +142,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     say(_totals(result, together, reports, accept))
 
 
-def _show_left_out(result: Result, together: Union) -> None:
+def _show_left_out(result: CheckedUnion, together: Union) -> None:
     """Show what is not judged, and what is missing."""
     for outcome, count in _by_themselves(together).items():
         verb = "is" if count == 1 else "are"
@@ -321,7 +160,7 @@ def _show_left_out(result: Result, together: Union) -> None:
     if result.complete:
         say_list("no report", result.unreported, FULL)
     elif result.unreported:
-        say(f"{_in_no_report(result.unreported)} (--complete: exit 1, and their names)")
+        say(f"{result.in_no_report} (--complete: exit 1, and their names)")
     if together.partial_files:
         say(
             f"{plural(len(together.partial_files), 'file')} collected in part only: "
@@ -336,7 +175,9 @@ def _by_themselves(together: Union) -> Counter[str]:
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in outcomes)
 
 
-def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
+def _totals(
+    result: CheckedUnion, together: Union, reports: Sequence[RunReport], accept: str
+) -> TextLine:
     """Return the number of tests by verdict, and the next step."""
     tests = [judged.test for judged in result.judged]
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
@@ -346,7 +187,7 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         step = "" if result.unusable else hint
         return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
     gone = " Remove the entries of tests that are gone: " if result.stale else ""
-    if result.code == OK:
+    if _exit_code(result) == OK:
         step = " Record what is new: " if REPORTED in map(standing, tests) else gone
         words = f"{head}. Within the graph budget.{step}"
         return TextLine(words, "verdict good", command=accept if step else "")
@@ -359,7 +200,7 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
     return TextLine(words, "verdict bad", command=accept if advice else "")
 
 
-def _why_red(result: Result) -> str:
+def _why_red(result: CheckedUnion) -> str:
     """Return why the result is not green: tests that could not be measured are over no budget."""
     if any(judged.verdict.name != "error" for judged in result.failures):
         return "Over the graph budget"
@@ -369,7 +210,7 @@ def _why_red(result: Result) -> str:
     return f"{len(result.stale)} stale"
 
 
-def _replace_verdicts(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
+def _replace_verdicts(reports: Sequence[RunReport], result: CheckedUnion) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
     verdicts = {id(judged.seen.test): judged.test for judged in result.judged}
     stale = tuple(entry.nodeid for entry in result.stale)

@@ -19,15 +19,16 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config import device
-from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine, version
+from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine
+from pytest_graphbreak.config.packages import version
 from pytest_graphbreak.layers import load
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.layers.protocol import Probe
 from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layer import Layer, minor
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, Layer
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.counts import cause_words, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import LEVELS, TextLine
@@ -143,10 +144,10 @@ def devices(here: Machine) -> Iterator[CheckResult]:
     profiles = []
     for asked in ("tt", "xla", "cuda", "cpu"):
         try:
-            profiles.append(device.choose(asked, None, here).profile)
+            profiles.append(device.choose(asked, machine=here).profile)
         except DeviceError:
             continue
-    chosen = device.choose("auto", None, here)
+    chosen = device.choose("auto", machine=here)
     yield CheckResult("devices", OK, f"{', '.join(profiles)}; auto takes {chosen.profile}")
     missing = here.missing_for_tt()
     if here.tt_hardware() and missing:

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.artifacts.incoming import ReportError, load_all
+from pytest_graphbreak.artifacts.download import github_run
+from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.cli.messages import add_output, note, say, say_all, say_list, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
+from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_cause_lines, root_causes
-from pytest_graphbreak.report.standing import (
-    NAMED,
-    NOTHING,
-    CheckNotes,
-    ProfileRun,
-    row,
-    runs,
-    standing,
-    standing_words,
-    weight,
-)
+from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, runs
+from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.text.errors import reason
 from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.numbers import plural
 
@@ -127,73 +115,3 @@ def show(profile_runs: Sequence[ProfileRun]) -> None:
         say_list("stale", run.stale)
         say_all(unjudged_lines(tests))
         say(f"{plural(len(tests), 'test')} on {run.label}: {standing_words(tests)}")
-
-
-# The reports of a GitHub Actions run, downloaded with ``gh``, GitHub's command line.
-
-ARTIFACTS: Final = "graphs*"
-"""The names of artifacts with reports in our documentation and workflows."""
-
-_RUN: Final = re.compile(r"[0-9]+", re.ASCII)
-_URL: Final = re.compile(
-    r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
-)
-_NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
-_BY_HAND: Final = (
-    "or download the artifacts of the run in a browser, and run `graphbreak accept FILE.zip...`"
-)
-
-
-def github_run(run: str, repository: str | None) -> GitHubRun:
-    """Return the run of ``--run`` and ``--repo``: a number, or the address of its page.
-
-    Without ``--repo`` the repository is the one that gh finds (``""``). Raises ``ReportError`` for
-    anything else.
-    """
-    address = _URL.fullmatch(run)
-    if address is not None:
-        host, name, number = address.groups()
-        address_name = name if host in (None, "github.com/") else f"{host}{name}"
-        return GitHubRun(number, repository or address_name)
-    if not _RUN.fullmatch(run):
-        raise ReportError(f"--run: {run!r} is not the number of a run, nor the address of its page")
-    if repository is not None and (not _NAME.fullmatch(repository) or repository.startswith("-")):
-        raise ReportError(f"--repo: {repository!r} is not OWNER/NAME")
-    return GitHubRun(run, repository or "")
-
-
-@contextmanager
-def download(run: GitHubRun, pattern: str) -> Iterator[str]:
-    """Yield a temporary directory with the artifacts of a run whose names match the pattern.
-
-    Raises ``ReportError`` if gh is missing, is not logged in, or finds nothing.
-    """
-    with tempfile.TemporaryDirectory(prefix="graphbreak-run-") as directory:
-        command = ["gh", "run", "download", run.number, "--dir", directory, "--pattern", pattern]
-        if run.repository:
-            command += ["--repo", run.repository]
-        try:
-            download = subprocess.run(
-                command,
-                env={**os.environ, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except OSError as error:
-            raise ReportError(
-                "--run needs GitHub's command line `gh`, which cannot be run here "
-                f"({reason(error)}). Install it from cli.github.com, {_BY_HAND}"
-            ) from None
-        if download.returncode:
-            # gh itself says what is missing: a login, or an artifact of this name.
-            words = download.stdout.strip() or f"exit code {download.returncode}"
-            where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
-            raise ReportError(
-                f"gh could not download artifacts of {where} whose name fits {pattern!r} "
-                f"(--artifact PATTERN):\n{words}\n{_BY_HAND}"
-            )
-        yield directory

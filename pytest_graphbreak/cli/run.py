@@ -15,7 +15,8 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import UNUSABLE, add_output, say, say_all, write, write_report
-from pytest_graphbreak.config.device import Device, choose, environment, files_of, owners, runs_tt
+from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
+from pytest_graphbreak.config.packages import files_of, owners
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps

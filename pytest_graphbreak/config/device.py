@@ -1,4 +1,4 @@
-"""Detects the device that fixtures compile on, the name of the profile, and versions of packages.
+"""Detects the device that fixtures compile on, and names the profile and the environment of a run.
 
 Nothing here opens a device or imports torch_xla, since under xdist or ``--forked`` this runs in a
 process that must not hold the card.
@@ -6,27 +6,25 @@ process that must not hold the card.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
+import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_graphbreak.model.layer import Layer, minor
-from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
+from pytest_graphbreak.config.packages import version
+from pytest_graphbreak.model.layers import BACKENDS, VERSIONS, Layer
+from pytest_graphbreak.model.report import RunEnvironment
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.errors import UserError
-
-if TYPE_CHECKING:
-    from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.model.report import RunEnvironment
 
 TT_NODES: Final = "/dev/tenstorrent/*"
 TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
@@ -258,56 +256,6 @@ def _tt(here: Machine, arch: str | None) -> Device:
     return Device("tt", arch or here.tt_arch() or "unknown")
 
 
-@cache
-def version(package: str) -> str | None:
-    """Return the installed version of a package, without importing it; once in each process."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def owner(file: str) -> str:
-    """Return the package that a place in this file would belong to: ``transformers``, ``six``."""
-    return file.partition("/")[0].removesuffix(".py")
-
-
-def owners(files: Iterable[str], root: Path) -> dict[str, str]:
-    """Return the installed packages that own some of these files, with their versions, by name.
-
-    A file of a package is named from it (``transformers/models/...``). ``root`` is the repository:
-    files in it are the user's own, and belong to no package.
-    """
-    versions_by_name: dict[str, str] = {}
-    for file in dict.fromkeys(files):
-        name = owner(file)
-        if not name or name in versions_by_name or file.startswith("<") or (root / file).is_file():
-            continue
-        if installed := _owner_version(name):
-            versions_by_name[name] = installed
-    return dict(sorted(versions_by_name.items()))
-
-
-def files_of(record: Record) -> Iterator[str]:
-    """Yield the files of every place in a record."""
-    for items in (record.breaks, record.eager, record.recompile_list, record.graph_list):
-        for item in items:
-            if item.where.file:
-                yield item.where.file
-
-
-@cache
-def _owner_version(name: str) -> str | None:
-    """Return a version by distribution name, or by what it installs if the two differ."""
-    return version(name) or next(iter(map(version, _distributions().get(name, ()))), None)
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    """Return distributions by what is imported (``yaml`` of ``PyYAML``); reads them all, once."""
-    return importlib.metadata.packages_distributions()
-
-
 def profile_name(template: str | None, device: Device) -> str:
     """Return the profile of this run: the user's template filled in, or what was detected.
 
@@ -328,12 +276,6 @@ def profile_name(template: str | None, device: Device) -> str:
 
 def environment(device: Device, profile: str) -> RunEnvironment:
     """Return the ``environment`` of the JSON report; the caller fills in ``packages``."""
-    import platform
-
-    from msgspec.structs import replace
-
-    from pytest_graphbreak.model.report import RunEnvironment
-
     values = RunEnvironment(
         profile=profile,
         device=device.kind,

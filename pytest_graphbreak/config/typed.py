@@ -230,14 +230,16 @@ def _runner(own_words: int) -> tuple[str, ...]:
     """
     if not os.environ.get("UV_RUN_RECURSION_DEPTH"):
         return ()
+    # uv tells what it starts only that it does; its options are in its own command line.
     try:
         line = Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8")
     except (OSError, ValueError):
         line = ""  # not Linux
     words = line.rstrip("\0").split("\0")
-    if os.path.basename(words[0]) != "uv" or "run" not in words[: -own_words or None]:
+    of_uv = words[: len(words) - own_words]
+    if os.path.basename(words[0]) != "uv" or "run" not in of_uv:
         return ("uv", "run")  # started by a shell, or by a program, that uv started
-    return ("uv", *words[1:-own_words])
+    return ("uv", *of_uv[1:])
 
 
 def _short(path: str, name: str, here: Path) -> str:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.folding import cause_keys, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
-from pytest_graphbreak.model.layer import GraphCause
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, GraphCause
 from pytest_graphbreak.model.record import Graph
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.form import MOST_ENTRIES, complete
 from pytest_graphbreak.baseline.model import Expected, Measured
-from pytest_graphbreak.config.device import files_of, owner
+from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.guards import subject
 from pytest_graphbreak.model.budget import (
     PLACES_LAYER,
@@ -22,7 +22,6 @@ from pytest_graphbreak.model.budget import (
     place_key,
     writable,
 )
-from pytest_graphbreak.model.layer import UNKNOWN_VERSIONS, Versions, minors, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, compilers, made_by
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -34,6 +33,7 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.report import RunEnvironment
+from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, minors, same_minor
 
 MOST_LINES: Final = 24
 """The number of lines of a device that an entry names: those that ran or read most often."""

@@ -28,9 +28,9 @@ from pytest_graphbreak.judging.measured import MatchedGraphs, match, place_of
 from pytest_graphbreak.judging.totals import forbidden_eager
 from pytest_graphbreak.model.budget import Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference, Item
-from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
 from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+from pytest_graphbreak.model.versions import Versions
 
 
 class Draft(Struct, eq=False):

@@ -18,10 +18,10 @@ from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.measured import is_lowered, name_of, values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import BY_CHANGE, FAILING, STRICT, Difference
-from pytest_graphbreak.model.layer import UNKNOWN_VERSIONS, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
 
 
 class Verdict(Struct, frozen=True):

@@ -17,8 +17,11 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.repair.calls import CallResult, Raised
-from pytest_graphbreak.repair.compare import (
+from pytest_graphbreak.repair.calls import CallResult
+from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
+from pytest_graphbreak.repair.inputs import OWN
+from pytest_graphbreak.repair.raised import Raised
+from pytest_graphbreak.repair.tolerance import (
     Comparer,
     line_difference,
     same_text,
@@ -26,8 +29,6 @@ from pytest_graphbreak.repair.compare import (
     without_lines,
     without_numbers,
 )
-from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
-from pytest_graphbreak.repair.inputs import OWN
 from pytest_graphbreak.repair.values import Flat, structure, text
 
 _PROGRAM: Final = "the program"
@@ -251,13 +252,17 @@ class _Comparing:
     def _drawn_call(
         self, olds: list[CallResult], taken: list[CallResult], new: CallResult
     ) -> ValueDifference | None:
-        """Return how a call differs. What torch itself refuses is no input of the program."""
-        raised = [old for old in olds if old.raised is not None]
-        explicit = [old for old in raised if old.raised is not None and old.raised.explicit]
-        if explicit and (not taken or new.raised is not None):
-            return _call_difference(explicit[0], new, self._drawn)
-        if new.raised is not None:
-            return None if raised else _other_error(olds[0], new)
+        """Return how a call differs, where ``taken`` are those of the original that do not raise.
+
+        What the program refuses, it has to refuse; what torch refuses is no input of it.
+        """
+        by_program = [old for old in olds if old.raised is not None and old.raised.explicit]
+        is_refused = new.raised is not None
+        if by_program and (is_refused or not taken):
+            return _call_difference(by_program[0], new, self._drawn)
+        if is_refused:
+            is_refused_by_torch = len(taken) < len(olds)
+            return None if is_refused_by_torch else _other_error(olds[0], new)
         if not taken:
             return None
         differences = [self._effects(old, new) for old in taken]

@@ -23,16 +23,15 @@ from pytest_graphbreak.repair.calls import (
     Dims,
     Shapes,
     parameters,
-    raised_by,
     result_of,
     shapes_of,
     silence,
-    store_error,
     tensors_of,
     varying,
 )
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.steady import seed, steady_random
+from pytest_graphbreak.repair.raised import raised_by, store_error
+from pytest_graphbreak.repair.surroundings import seed, steady_random
 from pytest_graphbreak.repair.values import TensorLeaf, copy_of, settle, store
 
 MOST_BYTES: Final = 2**30

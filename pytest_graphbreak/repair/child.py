@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from pluggy import HookimplMarker
 
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.repair.sources import read
-
-Answer = dict[str, Any]
 
 hookimpl: Final = HookimplMarker("pytest")
 """``pytest.hookimpl``, without pytest, which a script does not need."""
@@ -26,7 +25,7 @@ _ORDERS: Final = ("measure", "border", "cut", "exporting")
 """The modules that carry out an order: ``work(order, go)``, where ``go`` runs the target."""
 
 
-def work(order: Answer) -> Answer:
+def work(order: Plain) -> Plain:
     """Carry out an order of ``trial``, and return the answer."""
     os.chdir(order["cwd"])
     target = Path(order["path"])
@@ -37,7 +36,7 @@ def work(order: Answer) -> Answer:
         _replace()
     assert order["kind"] in _ORDERS
     module = importlib.import_module(f"pytest_graphbreak.repair.{order['kind']}")
-    answer: Answer = module.work(order, lambda window: go(order, window))
+    answer: Plain = module.work(order, lambda window: go(order, window))
     return answer
 
 
@@ -67,14 +66,14 @@ def _contents(path: str) -> bytes:
     return Path(new).read_bytes()
 
 
-def go(order: Answer, window: Callable[[], Any]) -> Answer | None:
+def go(order: Plain, window: Callable[[], Any]) -> Plain | None:
     if order["test"]:
         return _test(order, window)
     _script(order, window)
     return None
 
 
-def _script(order: Answer, window: Callable[[], Any]) -> None:
+def _script(order: Plain, window: Callable[[], Any]) -> None:
     """Run a file as Python does: as ``__main__``, with its directory first on the path."""
     path = order["path"]
     module = types.ModuleType("__main__")
@@ -108,7 +107,7 @@ class _Watch:
     @hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: Any) -> None:
         # torch is imported here, when the path is the program's.
-        from pytest_graphbreak.repair.steady import seed
+        from pytest_graphbreak.repair.surroundings import seed
 
         seed()  # for weights that a fixture makes, of whatever scope
 
@@ -120,7 +119,7 @@ class _Watch:
         self.calls += 1
 
 
-def _test(order: Answer, window: Callable[[], Any]) -> Answer:
+def _test(order: Plain, window: Callable[[], Any]) -> Plain:
     """Run one test with pytest, and measure its call phase."""
     import pytest
 

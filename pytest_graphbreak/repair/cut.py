@@ -20,17 +20,16 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture, uncompiled
 from pytest_graphbreak.repair.loading import CutFunction
-
-Answer = dict[str, Any]
 
 _LONGEST = 400
 """The number of characters of arguments that are written into a script."""
 
 
-def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
+def work(order: Plain, go: Callable[[Callable[[], Any]], Any]) -> Plain:
     """Run the target and cut out the functions in ``order["cut"]``: pairs of file and function."""
     capture = Capture()
     cutter = _FrameCutter(
@@ -141,7 +140,7 @@ def _roots(original: Any) -> Iterator[tuple[str, Any]]:
             yield f'full_model.__globals__["{name}"]', value
 
 
-def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
+def _arguments(frame: FrameType) -> tuple[list[Any], Plain]:
     """Return the positional and the keyword arguments that a frame was called with."""
     values = inspect.getargvalues(frame)
     args = [values.locals[name] for name in values.args]

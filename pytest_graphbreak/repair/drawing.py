@@ -15,21 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.repair.calls import (
-    ENDLESS,
-    CallResult,
-    CompiledCall,
-    mode,
-    raised_by,
-    result_of,
-    silence,
-)
+from pytest_graphbreak.repair.calls import CallResult, CompiledCall, mode, result_of, silence
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import is_equal
 from pytest_graphbreak.repair.inputs import DrawnInputs, DrawnWay
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.outside import next_random
-from pytest_graphbreak.repair.steady import seed
+from pytest_graphbreak.repair.raised import ENDLESS, raised_by
+from pytest_graphbreak.repair.surroundings import next_random, seed
+from pytest_graphbreak.repair.tolerance import is_equal
 from pytest_graphbreak.repair.values import Lines, is_small, named, settle
 
 LIMIT: Final = 10.0
@@ -69,7 +61,7 @@ class Drawing(Struct, frozen=True):
     def _result(self, entry: CompiledCall, inputs: DrawnInputs, way: DrawnWay) -> CallResult:
         """Return what a call gives, prints, changes in place, and its gradients."""
         if self.eager:
-            restore(entry.objects.owners.values())
+            restore_capturable(entry.objects.owners.values())
         entry.put_back()
         for module in entry.objects.modules if way.flipped else ():
             module.train(not module.training)
@@ -170,8 +162,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
-def restore(objects: Iterable[Any]) -> None:
-    """Set ``capturable`` of all optimizers among objects to what each was made with."""
+def restore_capturable(objects: Iterable[Any]) -> None:
+    """Set ``capturable`` of all optimizers among objects to what each was made with.
+
+    Dynamo turns it on where it traces a step (``_dynamo/variables/optimizer.py``, torch 2.13).
+    """
     for optimizer in objects:
         if isinstance(optimizer, torch.optim.Optimizer):
             for group in optimizer.param_groups:

@@ -15,16 +15,16 @@ import torch
 
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import UNKNOWN
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
-from pytest_graphbreak.repair.calls import CompiledCall, mode, user_frames
+from pytest_graphbreak.repair.calls import CompiledCall, mode
 from pytest_graphbreak.repair.capture import Capture, uncompiled
+from pytest_graphbreak.repair.raised import user_frames
 from pytest_graphbreak.repair.values import copy_of
 
-Answer = dict[str, Any]
 
-
-def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
+def work(order: Plain, go: Callable[[Callable[[], Any]], Any]) -> Plain:
     """Run the target uncompiled, then export each compiled callable with its first inputs."""
     capture = Capture()
     answer = uncompiled(go, capture, nullcontext())
@@ -37,7 +37,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     return {"exports": exports}
 
 
-def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Answer | None:
+def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Plain | None:
     """Return why an export fails, or the call of what it gives, as a ``Break`` in plain data.
 
     None if both succeed: ``torch.export`` also takes programs that it cannot run.

@@ -36,14 +36,14 @@ def worse(before: Trial, after: Trial) -> str:
 
 def _unsteady(before: Trial, after: Trial) -> str:
     """Return how a program goes on when its calls are made again, or an empty text."""
-    if not after.rounds.get("graphs"):
+    if not after.rounds.graphs:
         return ""
     four = "if the program runs four times as long"
-    if limit := after.rounds["limit"]:
+    if limit := after.rounds.limit:
         return f"{plural(limit, 'function')} at the recompile limit {four}"
-    if after.rounds["eager"] > before.rounds.get("eager", 0):
+    if after.rounds.eager > before.rounds.eager:
         return f"code leaves the compiler {four}"
-    if again := after.rounds["graphs"][-1]:
+    if again := after.rounds.graphs[-1]:
         return f"still {plural(again, 'new graph')} at the end {four}"
     return ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +18,6 @@ from msgspec import Struct
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
-
-Answer = dict[str, Any]
 
 WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
@@ -102,7 +100,7 @@ class Writer(Struct, frozen=True):
 
     target: Target
     device: str
-    options: Answer
+    options: Mapping[str, Any]
     as_test: bool
     out: Path = Path("repros")
 

@@ -12,31 +12,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import torch
 
 from pytest_graphbreak import advice, observe
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair import steady
 from pytest_graphbreak.repair.border import Results
-from pytest_graphbreak.repair.calls import ENDLESS, store_error
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import is_equal
 from pytest_graphbreak.repair.drawing import Drawing
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.outside import WrittenFiles, surroundings
+from pytest_graphbreak.repair.raised import ENDLESS, store_error
+from pytest_graphbreak.repair.surroundings import (
+    WrittenFiles,
+    log_lines,
+    plain_warnings,
+    seed,
+    shared_values,
+    wait,
+)
+from pytest_graphbreak.repair.tolerance import is_equal
+from pytest_graphbreak.repair.trial import Rounds
 from pytest_graphbreak.repair.values import Flat, settle
-
-Answer = dict[str, Any]
 
 ROUNDS: Final = 4
 """How often the calls of a program are made again, to see whether it is steady."""
 
 
-def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
+def work(order: Plain, go: Callable[[Any], Plain | None]) -> Plain:
     """Run the target, and save its results in ``order["results"]`` if it is not empty."""
     program = _Program(order)
-    answer: Answer = {}
+    answer: Plain = {}
     if order["results"]:
         _same_random()
     if not order["codegen"]:
@@ -44,15 +51,15 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
 
     @contextmanager
     def window() -> Iterator[None]:
-        steady.seed()
+        seed()
         start, seen = _sizes_of_output(), None
-        ended: Answer = {"error": None}
+        ended: Plain = {"error": None}
         program.begin()
         try:
-            with observe() as seen, steady.log_lines() as lines, steady.plain_warnings():
+            with observe() as seen, log_lines() as lines, plain_warnings():
                 with store_error(ended):
                     yield
-                steady.wait(pending=False)
+                wait(pending=False)
         finally:
             if seen is not None:
                 answer["record"] = seen.record.to_dict()
@@ -61,7 +68,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
         if order["results"]:
             answer.update(program.results())
 
-    steady.seed()  # also for what the import of a test's module makes
+    seed()  # also for what the import of a test's module makes
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
     with program.capture.install():
         answer.update(go(window) or {})
@@ -72,7 +79,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
 class _Program:
     """The program of an order while it runs: what it compiles, holds and writes."""
 
-    def __init__(self, order: Answer) -> None:
+    def __init__(self, order: Plain) -> None:
         self._order = order
         self.capture = Capture(
             codegen=order["codegen"],
@@ -117,7 +124,7 @@ class _Program:
         if self._order["results"]:
             self._first = self._reached().values(weights=False)
 
-    def results(self) -> Answer:
+    def results(self) -> Plain:
         """Save what the run gave, make its calls again, and call with drawn inputs."""
         order, capture, variables = self._order, self.capture, self._variables()
         reached = self._reached()
@@ -126,14 +133,14 @@ class _Program:
         results = Results(
             calls=capture.calls(),
             state=state,
-            outside=surroundings(self._environment) | files,
+            outside=shared_values(self._environment) | files,
             dispensable=self._dispensable(state, variables),
             left_out=self._left_out(reached),
         )
         if capture.options.get("backend", "") is None:
             # What a backend of the program's own notes, no other run holds.
             results.state = {name: flat for name, flat in state.items() if name not in variables}
-        rounds: Answer = {}
+        rounds = Rounds()
         if order["perturbed"]:
             results.calls = []  # the question is what the program shows of them
         else:
@@ -142,7 +149,7 @@ class _Program:
             results.drawn = Drawing(capture, **options).results(capture.called())
         torch.save(results, order["results"])
         endless = [kind for kind, call in results.drawn.items() if call.raised == ENDLESS]
-        return {"endless": endless, "rounds": rounds}
+        return {"endless": endless, "rounds": msgspec.to_builtins(rounds)}
 
     def _left_out(self, reached: Reached) -> list[str]:
         """Return what was not kept, in words."""
@@ -162,22 +169,22 @@ class _Program:
         same = [name for name, flat in state.items() if is_equal(flat, first.get(name, []))]
         return [*same, *(name for name in variables if name in state and name not in used)]
 
-    def _rounds(self) -> Answer:
-        """Make the calls of the program again, and return what each round compiled and ran."""
-        rounds: Answer = {"graphs": [], "runs": [], "limit": 0, "eager": 0, "raised": ""}
+    def _rounds(self) -> Rounds:
+        """Make the calls of the program again, and return what each round compiled."""
+        rounds = Rounds()
         for _ in range(ROUNDS):
-            ended: Answer = {"error": None}
+            ended: Plain = {"error": None}
             with observe() as seen, store_error(ended):
                 self.capture.repeat()
-                steady.wait(pending=False)
+                wait(pending=False)
             record: Record = seen.record
-            rounds["graphs"].append(record.graphs.get("dynamo", 0))
-            rounds["runs"].append(record.executions.get("dynamo", 0))
+            rounds.graphs.append(record.graphs.get("dynamo", 0))
             eager = [item for item in record.eager if item.layer == "dynamo"]
-            rounds["limit"] += sum(advice.name(item) == "limit" for item in eager)
-            rounds["eager"] += len(eager)
+            rounds.limit += sum(advice.name(item) == "limit" for item in eager)
+            rounds.eager += len(eager)
             if ended["error"] is not None:
-                return rounds | {"raised": ended["error"]}
+                rounds.raised = ended["error"]
+                break
         return rounds
 
 
@@ -190,7 +197,7 @@ def _codes(code: types.CodeType, depth: int = 0) -> Iterator[types.CodeType]:
             yield from _codes(part, depth + 1)
 
 
-def _calls(capture: Capture) -> Answer:
+def _calls(capture: Capture) -> Plain:
     """Return what is known about the compiled calls."""
     return {
         "options": capture.options,
@@ -239,7 +246,7 @@ def _skip_codegen() -> None:
     torch._TorchCompileInductorWrapper.__call__ = compiled
 
 
-def _sites(record: Answer) -> dict[str, list[str]]:
+def _sites(record: Plain) -> dict[str, list[str]]:
     """Return the paths and the modules of the files that the breaks are in."""
     namer = places(Path.cwd())
     files = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}

@@ -116,11 +116,17 @@ class Reached:
     def _visit(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Note a value, and return what it leads to, each with its name."""
         value = value._orig_mod if isinstance(value, torch._dynamo.OptimizedModule) else value
-        if name and (isinstance(value, _DATA) or value is None):
-            self._values.setdefault(name, value)
-        if isinstance(value, (*_DATA, type(None))) or id(value) in self._alive:
+        if isinstance(value, _DATA) or value is None:
+            if name:
+                self._values.setdefault(name, value)
+            return []
+        if id(value) in self._alive:
             return []
         self._alive[id(value)] = value
+        return self._inside(name, value)
+
+    def _inside(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Return what an object leads to, by its kind."""
         if isinstance(value, (Mapping, *_SEQUENCES)):
             return self._container(name, value)
         if isinstance(value, types.MethodType):
@@ -131,17 +137,11 @@ class Reached:
             return self._function(value)
         if isinstance(value, types.ModuleType):
             is_own = name and self._is_own(getattr(value, "__file__", ""))
-            names = vars(value) if is_own else {}
-            return [(f"{value.__name__}.{key}", x) for key, x in names.items() if key[:2] != "__"]
+            return _members(value.__name__, value) if is_own else []
         if isinstance(value, type):
-            members = vars(value) if self._is_of_program(value) else {}
-            stem = f"class {value.__name__}"
-            return [(f"{stem}.{key}", x) for key, x in members.items() if key[:2] != "__"]
-        if (
-            isinstance(value, torch.nn.Module)
-            or self._is_of_program(type(value))
-            or _has_state(value)
-        ):
+            return _members(f"class {value.__name__}", value) if self._is_of_program(value) else []
+        is_module = isinstance(value, torch.nn.Module)
+        if is_module or self._is_of_program(type(value)) or _has_state(value):
             return self._owner(value)
         return []
 
@@ -218,6 +218,11 @@ def _values_of(name: str, owner: Any, weights: bool) -> dict[str, Any]:
         for key, parameter in owner.named_parameters():
             values[f"gradient of {name}.{key}"] = parameter.grad
     return values
+
+
+def _members(name: str, owner: Any) -> list[tuple[str, Any]]:
+    """Return the variables of a module or a class, each with its name."""
+    return [(f"{name}.{key}", value) for key, value in vars(owner).items() if key[:2] != "__"]
 
 
 def _data(names: Mapping[str, Any]) -> dict[str, Any]:

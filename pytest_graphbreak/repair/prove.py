@@ -77,7 +77,7 @@ class Proof(Struct, frozen=True):
         if endless := len(self.before.endless):
             ends = "does" if endless == 1 else "do"
             words.append(f"{plural(endless, 'drawn call')} that {ends} not end")
-        raised = self.after.rounds.get("raised")
+        raised = self.after.rounds.raised
         if raised and not comparison.difference:
             words.append(f"a longer run ({raised[:80]})")
         device = self.before.device or "cpu"

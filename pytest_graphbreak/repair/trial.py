@@ -9,12 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.sources import Site, read
 from pytest_graphbreak.repair.target import Target
+
+
+class Rounds(Struct):
+    """What the calls of a program compile when they are made again; no ``graphs`` if they were not.
+
+    ``graphs`` are the new ones of each round. Of all rounds, ``limit`` are the functions at torch's
+    recompile limit, ``eager`` what left the compiler. ``raised`` is what ended a round.
+    """
+
+    graphs: list[int] = []
+    limit: int = 0
+    eager: int = 0
+    raised: str = ""
 
 
 class Trial(Struct, frozen=True):
@@ -23,11 +37,10 @@ class Trial(Struct, frozen=True):
     record: Record
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
-    """The user's frames that led to the error (``calls.user_frames``)."""
+    """The user's frames that led to the error (``raised.user_frames``)."""
     inductor: bool = False
     """Whether inductor compiles something."""
-    rounds: Mapping[str, Any] = {}
-    """What its calls compiled and ran when they were made again (``measure.ROUNDS``)."""
+    rounds: Rounds = field(default_factory=Rounds)
     lines: Mapping[str, Sequence[str]] = {}
     """What it printed and logged while measured, by stream."""
     endless: Sequence[str] = ()
@@ -68,7 +81,7 @@ class Trial(Struct, frozen=True):
 LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
 """How a line of torch's own log begins: it says what is compiled, not what the program does."""
 _WORK: Final = "pytest_graphbreak.repair.child:work"
-_SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites"}
+_SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds"}
 """The keys that an answer and a trial may have in common."""
 _OPTIONS: Final[dict[str, Any]] = {
     "eager": False,  # drawn inputs are computed without the compiler
@@ -111,6 +124,7 @@ class Bench:
             out=out,
             sites={name: Site(Path(path), module) for name, (path, module) in sites.items()},
             results=results,
+            rounds=msgspec.convert(answer.get("rounds") or {}, Rounds),
             **{name: answer[name] for name in _SHARED & answer.keys()},
         )
 

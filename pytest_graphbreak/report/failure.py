@@ -15,16 +15,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.config.device import owner
+from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_failure, look_for_lost, losses
 from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS, STRICT
-from pytest_graphbreak.model.layer import minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame, Recompile, Record
+from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.counts import changed_counts, first_line, headline
 from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try

@@ -19,7 +19,8 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import markdown
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.root_causes import by_nodeid, extent, passing_changes, root_causes
-from pytest_graphbreak.report.standing import REPORTED, CheckNotes, ProfileRun, standing
+from pytest_graphbreak.report.runs import CheckNotes, ProfileRun
+from pytest_graphbreak.report.standing import REPORTED, standing
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine, plain_text
 from pytest_graphbreak.text.safe import workflow_message, workflow_property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import BaselineError, Entry, Expected
-from pytest_graphbreak.config.device import files_of, owners, version
+from pytest_graphbreak.config.packages import files_of, owners, version
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement

@@ -24,7 +24,17 @@ from pytest_graphbreak.measuring.measure import Measurement, hold_sensors, isola
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.suite import reports
+from pytest_graphbreak.suite.entry import (
+    ENTRY,
+    FAILED_SUBTEST,
+    RUNNING,
+    add_around,
+    add_leaks,
+    begin_entry,
+    counts,
+    not_judged,
+    set_properties,
+)
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.suite.judging import judge
 from pytest_graphbreak.suite.leaks import Leaks
@@ -35,12 +45,7 @@ from pytest_graphbreak.suite.markers import (
     marked_budget,
     marked_cap,
 )
-from pytest_graphbreak.suite.reports import (
-    ENTRY,
-    FAILED_SUBTEST,
-    RUNNING,
-    GraphBudgetFailure,
-)
+from pytest_graphbreak.suite.reports import GraphBudgetFailure
 
 
 class TestWindow:
@@ -135,11 +140,11 @@ class Phases:
             return (yield)
         except BaseException:  # by its own fixtures, or skipped by one: reported, not judged
             if self._window is not None:
-                reports.not_judged(entry, self._close(entry))
+                not_judged(entry, self._close(entry))
             raise
         finally:
             self._setting_up = None
-            reports.add_around(entry, "setup", self._around_setup.close().graphs)
+            add_around(entry, "setup", self._around_setup.close().graphs)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(
@@ -165,7 +170,7 @@ class Phases:
         with Measurement(self._settings.root) as seen:
             result = yield
         entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
-        reports.add_around(entry, "teardown", seen.close().graphs)
+        add_around(entry, "teardown", seen.close().graphs)
         return result
 
     @pytest.hookimpl(tryfirst=True)
@@ -176,12 +181,12 @@ class Phases:
         if self._leaks is not None:
             leaked = self._leaks.settle()
             if leaked.notes:
-                reports.add_leaks(item.stash[ENTRY], leaked.settings, leaked.notes)
+                add_leaks(item.stash[ENTRY], leaked.settings, leaked.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
         set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
-        entry = reports.begin_entry(item, canonical(item))
+        entry = begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._window_of is not item:
             self._open(item)
@@ -196,14 +201,14 @@ class Phases:
             # The test's own failure, skip or xfail is kept; its record is reported, not judged.
             item.stash[RUNNING] = False
             record = self._close(entry)
-            reports.not_judged(entry, record)
-            reports.set_properties(item, record)
+            not_judged(entry, record)
+            set_properties(item, record)
             raise
         item.stash[RUNNING] = False
         record = self._close(entry)
-        reports.set_properties(item, record)
+        set_properties(item, record)
         if item.stash[FAILED_SUBTEST]:
-            reports.not_judged(entry, record)
+            not_judged(entry, record)
             entry["failed_by"] = "test"
             return result
         self._judge(item, record, cap, mark)
@@ -256,6 +261,6 @@ class Phases:
         record = window.close()
         if self._leaks is not None:
             record = self._leaks.add_settings(record)
-        reports.add_around(entry, "setup", window.around)
-        entry["fixtures"] = reports.counts(window.fixtures)
+        add_around(entry, "setup", window.around)
+        entry["fixtures"] = counts(window.fixtures)
         return record

@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.baseline import BaselineError, Entry, Measured, update
-from pytest_graphbreak.config.device import environment, files_of, owners
+from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.config.packages import files_of, owners
 from pytest_graphbreak.config.settings import Settings, clear_report
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.measured import measurement

@@ -152,19 +152,27 @@ def _hang(line: TextLine, width: int) -> int:
 def _fill(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
     least = min(hang, max(4, line.indent))
-    prepared = _join_code(line.text.rstrip(), width - least)
-    words = f"{line.head}{prepared}"
-    if max(map(len, words.split()), default=0) + hang > width:  # a word has no room there
+    text = _join_code(line.text.rstrip(), width - least)
+    words = f"{line.head}{text}".split()
+    if max(map(len, words), default=0) + hang > width:  # a word has no room there
         hang = least
-    column, *others = prepared.split("   ")
-    # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    columns = (part.replace(" ", _GLUE) if len(part) <= width - hang else part for part in others)
+    # No row may end inside the head, or at the indentation of a line without one.
     lead = before.rstrip() or before
-    text = lead.replace(" ", _GLUE) + before[len(lead) :] + "   ".join((column, *columns))
-    parts = wrap(text, width, further=" " * hang)
+    glued = lead.replace(" ", _GLUE) + before[len(lead) :] + _join_counts(text, width - hang)
+    parts = wrap(glued, width, further=" " * hang)
     first, *rows = [part.replace(_GLUE, " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
+
+
+def _join_counts(text: str, room: int) -> str:
+    """Return the text with each part behind three blanks as one word, where it fits.
+
+    In a list of tests these are the counts: ``test_it   dynamo 1 -> 3``.
+    """
+    name, *counts = text.split("   ")
+    joined = (part.replace(" ", _GLUE) if len(part) <= room else part for part in counts)
+    return "   ".join((name, *joined))
 
 
 def _join_code(text: str, room: int) -> str:
@@ -187,26 +195,32 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
     if max(map(len, words)) + hang + 2 > width:  # with a blank and the backslash
         hang = min(hang, max(4, line.indent))
     indent = before + line.text if is_column else " " * hang
-    start = ""
+    commands = _command_rows(words, indent=indent, hang=hang, width=width)
+    return [
+        *rows,
+        *(Row(head, "", text) if text else Row(head.rstrip()) for head, text in commands),
+    ]
 
-    def end(text: str) -> None:
-        nonlocal indent
-        rows.append(Row(indent, "", text) if text else Row(indent.rstrip()))
-        indent = " " * hang
 
+def _command_rows(
+    words: Sequence[str], *, indent: str, hang: int, width: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the indentation and the words of each row; all but the last end in a backslash."""
+    row = ""
     for word in words:
-        blank = " " if start else ""
-        if len(indent) + len(start) + len(blank) + len(word) + 2 <= width:
-            start += blank + word
+        longer = f"{row} {word}" if row else word
+        if len(indent) + len(longer) + 2 <= width:
+            row = longer
             continue
-        if start or indent.strip():
-            end(f"{start} \\" if start else "")
-        start, *pieces = _pieces(word, width - hang - 2)
+        if row or indent.strip():
+            yield indent, f"{row} \\" if row else ""
+            indent = " " * hang
+        row, *pieces = _pieces(word, width - hang - 2)
         for piece in pieces:
-            end(f"{start}\\")
-            indent, start = "", piece
-    rows.append(Row(indent, "", start))
-    return rows
+            yield indent, f"{row}\\"
+            # A shell joins the parts of a word only where nothing is between them.
+            indent, row = "", piece
+    yield indent, row
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:

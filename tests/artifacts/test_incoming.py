@@ -22,7 +22,7 @@ from pytest_graphbreak.model.forms import LONGEST_FACT, LONGEST_TEXT
 from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.standing import runs
+from pytest_graphbreak.report.runs import runs
 from tests.report.tools import unlike_spots
 from tests.reports import Data, a_break, a_report, a_test, over, place, write
 from tests.untrusted import everywhere, spots

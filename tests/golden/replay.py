@@ -52,7 +52,7 @@ class Replay:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        from pytest_graphbreak.suite.reports import ENTRY, add_leaks
+        from pytest_graphbreak.suite.entry import ENTRY, add_leaks
 
         test = self.tests[item.nodeid]
         if call.when == "teardown" and ENTRY in item.stash:

@@ -9,8 +9,15 @@ import pytest
 
 from pytest_graphbreak.layers import load, observers
 from pytest_graphbreak.layers.protocol import Observer
-from pytest_graphbreak.model.layer import GraphCause, Layer
-from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPECTED, LAYERS
+from pytest_graphbreak.model.layers import (
+    BREAKING,
+    BY_NAME,
+    DESCRIPTIONS,
+    EXPECTED,
+    LAYERS,
+    GraphCause,
+    Layer,
+)
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.model.layer import minor, same_minor
+from pytest_graphbreak.model.versions import minor, same_minor
 
 pytestmark = pytest.mark.pure
 

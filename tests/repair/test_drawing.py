@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from pytest_graphbreak.repair.drawing import TooLongError, restore, time_limit
+from pytest_graphbreak.repair.drawing import TooLongError, restore_capturable, time_limit
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +61,7 @@ def test_what_the_compiler_set_in_an_optimizer_is_set_back() -> None:
     weight = torch.ones(2, requires_grad=True)
     opt = torch.optim.Adam([weight])
     opt.param_groups[0]["capturable"] = True
-    restore([weight, opt])
+    restore_capturable([weight, opt])
     assert opt.param_groups[0]["capturable"] is False
     weight.grad = torch.ones(2)
     opt.step()

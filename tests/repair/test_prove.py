@@ -1,6 +1,6 @@
 """``graphbreak prove``: patches that others wrote, right ones and wrong ones (``pairs``).
 
-``test_inputs`` shows which inputs are drawn, ``test_compare`` when two values differ.
+``test_inputs`` shows which inputs are drawn, ``test_tolerance`` when two values differ.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.sources import ProgramFiles, Site, SourcePatch, UnfitError
 from pytest_graphbreak.repair.target import Target, parse
-from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.trial import Rounds, Trial
 
 pytestmark = pytest.mark.pure
 
@@ -57,12 +57,12 @@ class MadeUp:
 
 
 def searched(
-    after: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: Any = None
+    after: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: Rounds | None = None
 ) -> SearchResult:
     monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH]))
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(Trial(after, rounds=rounds or {}))
+    bench: Any = MadeUp(Trial(after, rounds=rounds or Rounds()))
     return Search(parse(str(path)), bench).run()
 
 
@@ -105,14 +105,14 @@ def test_what_only_uncovers_another_break_is_taken_back(
 @pytest.mark.parametrize(
     ("rounds", "why"),
     [
-        ({"graphs": [1, 0, 0, 0], "limit": 0, "eager": 0}, ""),
-        ({"graphs": [1, 1, 1, 1], "limit": 0, "eager": 0}, "still 1 new graph at the end"),
-        ({"graphs": [1, 1, 0, 0], "limit": 1, "eager": 1}, "1 function at the recompile limit"),
-        ({"graphs": [1, 0, 0, 0], "limit": 0, "eager": 2}, "code leaves the compiler"),
+        (Rounds([1, 0, 0, 0]), ""),
+        (Rounds([1, 1, 1, 1]), "still 1 new graph at the end"),
+        (Rounds([1, 1, 0, 0], limit=1, eager=1), "1 function at the recompile limit"),
+        (Rounds([1, 0, 0, 0], eager=2), "code leaves the compiler"),
     ],
 )
 def test_what_grows_in_a_longer_run_is_not_kept(
-    rounds: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rounds: Rounds, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = searched(record(1), tmp_path, monkeypatch, rounds)
     assert bool(out.patches) == (not why)

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.standing import CheckNotes, runs
+from pytest_graphbreak.report.runs import CheckNotes, runs
 from pytest_graphbreak.text.safe import printable
 from tests.report.tools import as_runs
 from tests.reports import Data, a_break, a_report, over, place

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.report.standing import ProfileRun, runs
+from pytest_graphbreak.report.runs import ProfileRun, runs
 from tests.reports import Data
 from tests.untrusted import at, spots
 

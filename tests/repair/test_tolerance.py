@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from pytest_graphbreak.repair.compare import (
+from pytest_graphbreak.repair.comparison import ValueDifference
+from pytest_graphbreak.repair.tolerance import (
     Comparer,
     line_difference,
     unsteady_lines,
     without_lines,
 )
-from pytest_graphbreak.repair.comparison import ValueDifference
 from pytest_graphbreak.repair.values import flatten, settle
 
 pytestmark = pytest.mark.once

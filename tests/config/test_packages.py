@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.baseline import Baselines, update
 from pytest_graphbreak.baseline.model import Measured
-from pytest_graphbreak.config.device import owners
+from pytest_graphbreak.config.packages import owners
 from pytest_graphbreak.model.budget import Values
 from tests.conftest import Suite
 
@@ -76,7 +76,7 @@ def installed(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
 
 
 def install(suite: Suite, version: str, line: str) -> None:
-    import pytest_graphbreak.config.device as device
+    import pytest_graphbreak.config.packages as packages
 
     site = suite.path / "lib" / INSTALLED
     (site / "outside_net.py").write_text(NET.format(line))
@@ -86,8 +86,8 @@ def install(suite: Suite, version: str, line: str) -> None:
         f"Metadata-Version: 2.1\nName: outside-net\nVersion: {version}\n"
     )
     sys.modules.pop("outside_net", None)
-    device.version.cache_clear()
-    device._owner_version.cache_clear()
+    packages.version.cache_clear()
+    packages._owner_version.cache_clear()
 
 
 def test_a_red_test_says_that_the_package_is_another_one(installed: Suite) -> None:

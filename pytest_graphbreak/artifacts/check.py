@@ -1,0 +1,159 @@
+"""Judges all reports together: which tests fail, what is stale, what keeps from a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from pytest_graphbreak.artifacts.rejudge import Judge, Judged
+from pytest_graphbreak.artifacts.union import Union
+from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
+from pytest_graphbreak.config.checkout import Checkout
+from pytest_graphbreak.report.standing import weight
+from pytest_graphbreak.text.numbers import plural
+
+
+class CheckedUnion(Struct):
+    """The tests of all reports, judged. ``unusable`` says why reports cannot be judged.
+
+    ``missing`` are tests that were collected but did not run, and ``lost_shards`` those that would
+    have run them; with ``allow_missing`` they are only listed. ``unreported`` are tests of the
+    baselines that no report has, which is a failure if the reports are to be ``complete``.
+    """
+
+    judged: list[Judged] = []
+    unmeasured: list[str] = []
+    stale: list[Entry] = []
+    unusable: list[str] = []
+    missing: list[str] = []
+    lost_shards: list[str] = []
+    unreported: list[str] = []
+    strict: bool = False
+    allow_missing: bool = False
+    complete: bool = False
+
+    @property
+    def failures(self) -> list[Judged]:
+        failing = [judged for judged in self.judged if judged.fails]
+        return sorted(failing, key=lambda judged: weight(judged.test))
+
+    @property
+    def no_verdict(self) -> str:
+        """The reason why there is no verdict, or "" if there is one."""
+        if self.unusable:
+            return "the reports cannot be judged"
+        if self.allow_missing:
+            return ""
+        if self.lost_shards:
+            return f"{plural(len(self.lost_shards), 'shard')} missing"
+        if self.missing:
+            return (
+                f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
+            )
+        if not self.unmeasured and all(judged.test.ungated is not None for judged in self.judged):
+            return "nothing was judged"
+        return ""
+
+    @property
+    def gaps(self) -> list[str]:
+        """What fails although no test of the reports does."""
+        counts = {
+            f"{plural(len(self.unmeasured), 'test')} not measured": self.unmeasured,
+            f"{plural(len(self.stale), 'baseline')} stale": self.strict and self.stale,
+            self.in_no_report: self.complete and self.unreported,
+        }
+        return [words for words, items in counts.items() if items]
+
+    @property
+    def in_no_report(self) -> str:
+        """How many tests of the baselines no report has, in words."""
+        verb = "is" if len(self.unreported) == 1 else "are"
+        return f"{plural(len(self.unreported), 'test')} of the baselines {verb} in no report"
+
+
+def check(together: Union, judge: Judge) -> CheckedUnion:
+    """Judge all measured tests but those that reports contradict."""
+    result = CheckedUnion(strict=judge.checkout.strict)
+    result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
+    result.lost_shards = [f"group {n} of {of} on {at}" for at, n, of in together.lost_shards]
+    contradicted: set[tuple[str, str]] = set()
+    for name, side in (("", together), ("--against: ", judge.against)):
+        if side is not None:
+            result.unusable += [f"{name}contradiction: {item}" for item in side.contradictions]
+            result.unusable += [f"{name}incomplete: {problem}" for problem in side.incomplete]
+            contradicted |= {(item.profile, item.nodeid) for item in side.contradictions}
+    try:
+        judge.baselines.check()
+        result.stale = stale_entries(judge.checkout, judge.baselines, together)
+    except BaselineError as error:
+        result.unusable.append(str(error))
+        return result
+    result.unreported = _unreported(judge.baselines, together, result.stale)
+    left_out = together.left_out(partial(_is_recorded, judge.baselines))
+    result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
+    for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
+        try:
+            judged = judge.judge(seen)
+        except BaselineError as error:  # an impossible node id
+            result.unusable.append(f"{seen.report.name}: {error}")
+        else:
+            result.judged += [] if judged is None else [judged]
+    return result
+
+
+def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
+    """Return the tests of the baselines that no report has, and that are not known to be gone."""
+    reported = {nodeid for _, nodeid in (*together.seen, *together.unmeasured)}
+    reported.update(entry.nodeid for entry in stale)
+    return [entry.nodeid for entry in baselines.entries() if entry.nodeid not in reported]
+
+
+def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
+    """Return whether a test was measured on a profile when its baseline was written."""
+    with suppress(BaselineError):
+        entry = baselines.entry(nodeid)
+        return entry is not None and profile in entry.recorded_profiles
+    return False
+
+
+def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
+    """Return the entries whose test is gone, as far as the reports together show."""
+    entries: dict[str, Entry] = {}
+    for profile in together.whole:
+        for entry in _stale_on(profile, checkout, baselines, together):
+            entries.setdefault(entry.nodeid, entry)
+    return list(entries.values())
+
+
+def _stale_on(
+    profile: str, checkout: Checkout, baselines: Baselines, together: Union
+) -> Iterator[Entry]:
+    """Yield entries that are gone by the reports of one profile and that no other report has."""
+    root, complete = checkout.root, together.whole[profile]
+    files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
+    # If a collected file exists in a directory, this is the right checkout for it.
+    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
+    gone = {
+        file
+        for file in baselines.files()
+        if Path(file).parent in directories and not os.path.exists(root / file)
+    }
+    for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
+        if (
+            entry.file in complete
+            or entry.file in gone
+            or f"{entry.file}::{entry.test}" in complete
+        ):
+            yield entry
+
+
+def _is_below(file: str) -> bool:
+    """Return whether a report may name this test file, which must be a path below the root."""
+    with suppress(BaselineError):
+        return bool(split_nodeid(f"{file}::test"))
+    return False
