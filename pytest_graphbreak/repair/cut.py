@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture, uncompiled
-from pytest_graphbreak.repair.loading import CutFunction
+from pytest_graphbreak.repair.writing import CutFunction
 
 _LONGEST = 400
 """The number of characters of arguments that are written into a script."""

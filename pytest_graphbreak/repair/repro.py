@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import WHOLE, CutFunction, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.repair.writing import WHOLE, CutFunction, Writer
 from pytest_graphbreak.text import files
 
 MOST_TRIES = 5

@@ -13,9 +13,9 @@ import pytest
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame, Graph, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.writing import Writer
 
 pytestmark = pytest.mark.pure
 

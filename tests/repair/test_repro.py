@@ -10,8 +10,8 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
-from pytest_graphbreak.repair.loading import CutFunction, Writer
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.writing import CutFunction, Writer
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.loading import CutFunction, path_source
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.writing import CutFunction, path_source
 
 pytestmark = pytest.mark.pure
 
