@@ -37,7 +37,7 @@ from pytest_graphbreak.cli.changes import LEFT_OUT, LeftOut, change_lines, left_
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.config.checkout import Checkout, find
+from pytest_graphbreak.config.checkout import Checkout, find_checkout
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.measured import measurement
 from pytest_graphbreak.model.report import RunReport
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     Returns 0 if written or nothing to write, 1 if a test was declined or its reports contradict
     each other, 2 if not usable.
     """
-    checkout = find(Path.cwd(), args.graph_budget_dir)
+    checkout = find_checkout(Path.cwd(), args.graph_budget_dir)
     with without_collector():
         together = union(_reports(args), runs=checkout.runs == "fail")
         _refuse(together, args.base_profile)

@@ -17,7 +17,7 @@ from pytest_graphbreak.artifacts.rejudge import Judge
 from pytest_graphbreak.artifacts.union import FAILED, Union, union
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
-from pytest_graphbreak.config.checkout import find, is_missing
+from pytest_graphbreak.config.checkout import find_checkout, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.counts import row
@@ -74,7 +74,7 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
 @without_collector()
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
-    checkout = find(Path.cwd(), args.graph_budget_dir)
+    checkout = find_checkout(Path.cwd(), args.graph_budget_dir)
     if is_missing(checkout.root, checkout.directory):
         note(f"{checkout.directory} is not there, so no baseline is read")
     made_by, runs = run_of(args) or this_run(), checkout.runs == "fail"

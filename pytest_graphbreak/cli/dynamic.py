@@ -11,7 +11,13 @@ from msgspec import Struct
 
 from pytest_graphbreak.advice import name as advice_name
 from pytest_graphbreak.cli.messages import Progress, add_output, say
-from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
+from pytest_graphbreak.cli.program import (
+    add_program,
+    does_not_run,
+    named_target,
+    on_bench,
+    put_json,
+)
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
@@ -29,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the ways. Returns 0 if all was measured, 2 if the program does not run or compile."""
-    target = find(args)
+    target = named_target(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         results, dims = ways(trials, target, progress.step)
     first = results[0].trial

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_graphbreak.cli.messages import Progress, add_output, say
-from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
+from pytest_graphbreak.cli.program import (
+    add_program,
+    does_not_run,
+    named_target,
+    on_bench,
+    put_json,
+)
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Break, Record
@@ -31,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     It is 0 if everything exports in one of the two modes, 1 if something does not, 2 if the program
     does not run.
     """
-    target = find(args)
+    target = named_target(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)
         answer, out = trials.run(target, {"kind": "exporting"})

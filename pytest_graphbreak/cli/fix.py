@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.cli.explain import ExamplesOnce
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
-from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
+from pytest_graphbreak.cli.program import add_program, does_not_run, named_target, on_bench
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fix the program. Returns 0 if nothing is left to fix, else 1."""
     _check_libcst()
-    target = find(args)
+    target = named_target(args)
     _check_free(target.beside("_fixed").path)
     with on_bench(args.timeout) as bench:
         with Progress() as progress:

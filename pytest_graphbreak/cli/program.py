@@ -76,7 +76,7 @@ def check_torch() -> None:
         )
 
 
-def find(args: argparse.Namespace) -> Target:
+def named_target(args: argparse.Namespace) -> Target:
     """Return the program that was named. Raises ``UserError``."""
     check_torch()
     return parse(args.target, args.args)

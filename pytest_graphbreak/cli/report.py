@@ -11,7 +11,7 @@ from typing import Final
 from pytest_graphbreak.artifacts.download import github_run
 from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.cli.messages import add_output, note, say, say_all, say_list, write
-from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.config.checkout import CheckoutError, find_checkout
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
@@ -98,7 +98,7 @@ PAGES: Final[dict[str, tuple[str, Callable[[Sequence[ProfileRun], CheckNotes], s
 def sources_root() -> Path | None:
     """Return the root for source excerpts, or None if the checkout cannot be read."""
     try:
-        return find(Path.cwd()).root
+        return find_checkout(Path.cwd()).root
     except CheckoutError:
         return None
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pytest_graphbreak.cli.messages import Progress, say
-from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
+from pytest_graphbreak.cli.program import add_program, does_not_run, named_target, on_bench
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.lazy import XLA
 from pytest_graphbreak.repair.repro import Repro, Script
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     Returns 0 if each shows its break or cut, 1 if one does not, 2 if nothing runs.
     """
-    target = find(args)
+    target = named_target(args)
     with on_bench(args.timeout) as bench, Progress() as progress:
         record, scripts = _write_scripts(args, target, bench, progress)
     if not scripts:

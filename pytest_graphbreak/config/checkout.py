@@ -86,7 +86,7 @@ class Checkout(Rules, frozen=True):
     directory: Path
 
 
-def find(start: Path, directory: str | None = None) -> Checkout:
+def find_checkout(start: Path, directory: str | None = None) -> Checkout:
     """Return the checkout around ``start``; ``directory`` (below it) overrides the ini file.
 
     Raises ``CheckoutError`` for a configuration file that is not readable, for a value that is not

@@ -23,7 +23,7 @@ from pytest_graphbreak.config.checkout import (
     RUNS,
     CheckoutError,
     Rules,
-    find,
+    find_checkout,
     percent,
     refuse_link_out,
 )
@@ -277,7 +277,7 @@ def _typed(config: pytest.Config, directory: Path) -> Typed:
         return typed
     here = config.invocation_params.dir
     with contextlib.suppress(CheckoutError):
-        if find(here).directory.resolve() == directory.resolve():
+        if find_checkout(here).directory.resolve() == directory.resolve():
             return typed
     return replace(typed, baselines=os.path.relpath(directory, here))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.config.checkout import find
+from pytest_graphbreak.config.checkout import find_checkout
 
 pytestmark = pytest.mark.pure
 
@@ -36,7 +36,7 @@ def test_ini_keys_are_read_from_every_file_of_pytest(
     below = path / "tests" / "torch"
     below.mkdir(parents=True)
     for start in (path, below):
-        found = find(start)
+        found = find_checkout(start)
         assert (found.root, found.directory, found.strict) == (path, path / "ci/graphs", True)
     # and pytest agrees
     config = pytester.parseconfig()
@@ -44,7 +44,7 @@ def test_ini_keys_are_read_from_every_file_of_pytest(
 
 
 def test_without_any_file_it_is_here(tmp_path: Path) -> None:
-    found = find(tmp_path)
+    found = find_checkout(tmp_path)
     assert (found.root, found.directory, found.strict) == (tmp_path, tmp_path / "baselines", False)
 
 
@@ -54,12 +54,12 @@ def test_a_file_of_others_is_passed_over(tmp_path: Path) -> None:
     below.mkdir()
     (below / "pyproject.toml").write_text("[tool.ruff]\n")
     (below / "tox.ini").write_text("[tox]\n")
-    assert find(below).root == tmp_path
+    assert find_checkout(below).root == tmp_path
 
 
 def test_the_option_wins_and_is_relative_to_here(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = other\n")
     below = tmp_path / "below"
     below.mkdir()
-    assert find(below, "mine").directory == below / "mine"
-    assert find(below, "mine").root == tmp_path
+    assert find_checkout(below, "mine").directory == below / "mine"
+    assert find_checkout(below, "mine").root == tmp_path
