@@ -77,7 +77,7 @@ class Origins:
         state = self._state(logged.rank)
         change = logged.graph.reason if logged.graph.cause == "recompile" else ""
         state.pending = logged
-        state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
+        state.fx = FxGraph(source=logged.graph.name, where=logged.graph.where, change=change)
 
     def add_export(self, rank: str) -> None:
         """Note that a program was exported outside Dynamo."""
@@ -92,14 +92,16 @@ class Origins:
         # of Dynamo's before it shows that there was a cut.
         is_lowered_again = lowers and logged is not None and state.pending is None
         if is_lowered_again and not report.is_in_backward:
-            state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
+            state.fx.cuts.append(
+                Cut(position=0, reason=explain.OUTSIDE)
+            )  # another part of the FX graph
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
         graph = replace(graph, process=f"rank {rank}" if rank else None)
         self.compilations += 1
         context = explain.context_of_report(report, state.fx)
         if context is not None and context.kind == "cut":
-            state.fx.cuts.append(Cut(0, explain.OUTSIDE))
+            state.fx.cuts.append(Cut(position=0, reason=explain.OUTSIDE))
         maker, counted_as = TORCH_XLA, graph.cause
         is_whole = lowers and (graph.cause == "backward" or not is_lowered_again)
         if is_whole:  # not another part of a graph that torch_xla cut
@@ -111,7 +113,12 @@ class Origins:
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
         state.compiled = Origin(
-            maker, graph.cause, counted_as, graph.reason, graph.sources, graph.where
+            maker,
+            graph.cause,
+            counted_as=counted_as,
+            reason=graph.reason,
+            sources=graph.sources,
+            where=graph.where,
         )
 
     def begin_program(self, program: Program) -> None:
@@ -140,9 +147,13 @@ class Origins:
     def end_program(self, program: Program) -> None:
         """Count a program at its end, when its name is known and may override other evidence."""
         if program.reshard:
-            where = program.origin.where
-            reason = explain.RESHARDED
-            program.origin = Origin(TORCH_XLA, "reshard", "reshard", reason, where=where)
+            program.origin = Origin(
+                TORCH_XLA,
+                "reshard",
+                counted_as="reshard",
+                reason=explain.RESHARDED,
+                where=program.origin.where,
+            )
         self.counted[program.origin.maker, program.origin.counted_as] += 1
 
     def record(self) -> Record | None:

@@ -173,9 +173,13 @@ class _Runs:
         if self.open is None or begins:
             if self.open is not None:
                 self._closed[self.open] += 1
-            self.open = _MarkerRun(0, module.dialect == _VHLO, False, False)
-        length, begun, lowered, failed = self.open
-        self.open = _MarkerRun(length + 1, begun, lowered or module.dialect == _TTNN, failed)
+            self.open = _MarkerRun(
+                length=0, begun=module.dialect == _VHLO, lowered=False, failed=False
+            )
+        self.open = self.open._replace(
+            length=self.open.length + 1,
+            lowered=self.open.lowered or module.dialect == _TTNN,
+        )
         self.last = module
 
     def fail(self) -> None:
@@ -209,21 +213,37 @@ def _whole_graphs(runs: _Runs) -> Guess:
     why = "each graph begins with a vhlo module"
     if listed:
         why += f"; stages of the graphs that were lowered: {listed}"
-    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why)
+    return Guess(
+        graphs=graphs,
+        completed=lengths.total(),
+        stages=stages,
+        sure=SURE,
+        least=graphs,
+        most=graphs,
+        why=why,
+    )
 
 
 def _periods(runs: _Runs) -> Guess:
     """Guess by the number of stages that divides all runs best."""
     kinds, last = runs.kinds, runs.open
     if last is None:
-        return Guess(0, 0, 0, SURE, 0, 0, "no marker")
+        return Guess(graphs=0, completed=0, stages=0, sure=SURE, least=0, most=0, why="no marker")
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
     least, most = min(counts), max(counts)
     sure, why = _confidence(kinds, candidates, misfits, least == most)
     completed = sum(run.length // stages * number for run, number in kinds.items())
-    return Guess(counts[0], completed, stages, sure, least, most, why)
+    return Guess(
+        graphs=counts[0],
+        completed=completed,
+        stages=stages,
+        sure=sure,
+        least=least,
+        most=most,
+        why=why,
+    )
 
 
 def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int], int]:

@@ -220,11 +220,19 @@ class Recorder:
         for report in reports:
             report.frames = without_hooks(report.frames)
             owner = self.owner(report, fallbacks)
-            self.events.append(Event(report, owner or context, backward, fallbacks))
+            self.events.append(
+                Event(report, owner or context, backward=backward, fallbacks=fallbacks)
+            )
         for number in range(unreported):
-            event = Event(None, context, backward, fallbacks, stack)
-            event.resharded = number < resharded
-            event.off = self.debug.off
+            event = Event(
+                None,
+                context,
+                backward=backward,
+                fallbacks=fallbacks,
+                stack=stack,
+                resharded=number < resharded,  # which of them did it is not known
+                off=self.debug.off,
+            )
             self.events.append(event)
 
     def _ran_on_cpu(self) -> tuple[dict[str, int], int]:

@@ -205,7 +205,7 @@ def _explain_lowered(
     traced: Sequence[Line] = graph.stack
     if graph.backward and event.backward:
         frames, traced = event.backward, ()
-    why = _Why("fx", "", frames, graph, graph.module, piece.ops, traced)
+    why = _Why("fx", "", frames, graph=graph, module=graph.module, ops=piece.ops, traced=traced)
     if context.change:
         return replace(why, cause="recompile", reason=context.change)
     if graph.cuts:
@@ -223,9 +223,17 @@ def _split(
 ) -> _Why:
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
-        return _Why("split", OUTSIDE, frames, context.graph, ops=ops)
-    reason = _because(cut, places)
-    return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, is_of_node=True)
+        return _Why("split", OUTSIDE, frames, graph=context.graph, ops=ops)
+    return _Why(
+        "split",
+        _because(cut, places),
+        frames,
+        graph=context.graph,
+        module=cut.module,
+        ops=ops,
+        traced=cut.stack,
+        is_of_node=True,
+    )
 
 
 def _because(cut: Cut, places: Places) -> str:
@@ -263,7 +271,7 @@ def _pending(names: Iterable[str], graph: FxGraph | None, frames: Sequence[Line]
     subject = " and ".join(subjects) or "lazy work"
     verb = "were" if len(subjects) > 1 else "was"
     reason = f"{subject} {verb} still pending when {what} was called"
-    return _Why("pending", reason, frames, graph)
+    return _Why("pending", reason, frames, graph=graph)
 
 
 def _callers(frames: Sequence[Line]) -> Sequence[Line]:

@@ -205,7 +205,9 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
 
 
 def _cut(node: Any, reason: str, fx: FxGraph) -> Cut:
-    return Cut(fx.positions.get(node.name, 0), reason, node_stack(node), module_path(node))
+    return Cut(
+        fx.positions.get(node.name, 0), reason, stack=node_stack(node), module=module_path(node)
+    )
 
 
 def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:

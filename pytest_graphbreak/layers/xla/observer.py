@@ -260,7 +260,12 @@ class XlaWindow(WindowBase):
         if native.is_loaded():
             _recorder.note_compiled(patience=READER_WAIT)
             moment = _recorder.guard(_recorder.executions.mark) if self._runs else None
-        return _Mark(_recorder.graphs, len(_recorder.events), _recorder.loaded, moment or Moment())
+        return _Mark(
+            graphs=_recorder.graphs,
+            events=len(_recorder.events),
+            loaded=_recorder.loaded,
+            ran=moment or Moment(),
+        )
 
     def _spans(self) -> list[tuple[_Mark, _Mark]]:
         """Return where the stretches of this window begin and end, without what is left out."""
