@@ -227,8 +227,7 @@ def _whole_graphs(runs: _Runs) -> Guess:
 def _periods(runs: _Runs) -> Guess:
     """Guess by the number of stages that divides all runs best."""
     kinds, last = runs.kinds, runs.open
-    if last is None:
-        return Guess(graphs=0, completed=0, stages=0, sure=SURE, least=0, most=0, why="no marker")
+    assert last is not None  # there is a marker: ``guesses`` asks for no others
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]

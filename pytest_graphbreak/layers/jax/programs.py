@@ -39,7 +39,7 @@ class FunctionLedger:
         self._first_at: dict[Identity, object] = {}
         """A token of the first function that was made of some code, and called from one line."""
 
-    def note(self, call: JaxCall, on_device: bool = True) -> str:
+    def note(self, call: JaxCall, *, on_device: bool = True) -> str:
         """Return why a function is compiled again; empty if it is the first time.
 
         The device and the host are counted apart: a function whose golden result the host
@@ -49,7 +49,7 @@ class FunctionLedger:
         is_known, why = self._difference(identity, call.key)
         return why if is_known else self._why_new_function(call, on_device)
 
-    def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
+    def note_eager(self, name: str, call: JaxCall, *, on_device: bool) -> str:
         """Return why an operation outside of ``jit`` is compiled again for one line; else empty."""
         if call.caller is None:
             return ""

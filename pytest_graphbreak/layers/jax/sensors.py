@@ -238,10 +238,10 @@ class JaxSensors:
         if call.moves:
             return "transfer", ""
         if call.of_jax:
-            return "eager", self.ledger.note_eager(name, call, on_device)
+            return "eager", self.ledger.note_eager(name, call, on_device=on_device)
         if call.fun is None and not call.source:
             return "other", ""
-        if reason := self.ledger.note(call, on_device):
+        if reason := self.ledger.note(call, on_device=on_device):
             return "retrace", reason
         return ("backward" if call.kind == "backward" else "jit"), ""
 

@@ -118,11 +118,10 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
     graph = graph or FxGraph()
     if report.is_in_backward:
         graph = replace(graph, backward=True, cuts=[])
-    if report.lowers:
-        return LoweringContext("piece", graph, Piece(graph))
-    if report.has_call_of("partition_fx_graph_for_cpu_fallback"):
+    is_of_cut = report.has_call_of("partition_fx_graph_for_cpu_fallback")
+    if is_of_cut and not report.lowers:
         return LoweringContext("cut", graph)  # the inputs were settled before it
-    if report.has_call_of("extract_graph_helper"):
+    if report.lowers or report.has_call_of("extract_graph_helper"):
         return LoweringContext("piece", graph, Piece(graph))
     if report.has_call_of("extract_compiled_graph_helper"):
         return LoweringContext("run", graph)
