@@ -57,6 +57,10 @@ class _RankState(Struct):
     exported: bool = False
     compiled: Origin | None = None
 
+    def add_cut(self) -> None:
+        """Note that torch_xla cut the FX graph, at a node that the log does not name."""
+        self.fx.cuts.append(Cut(position=0, reason=explain.OUTSIDE))
+
 
 class Origins:
     """Follows a log in order. ``counted`` has the number of device graphs by origin and cause."""
@@ -92,16 +96,14 @@ class Origins:
         # of Dynamo's before it shows that there was a cut.
         is_lowered_again = lowers and logged is not None and state.pending is None
         if is_lowered_again and not report.is_in_backward:
-            state.fx.cuts.append(
-                Cut(position=0, reason=explain.OUTSIDE)
-            )  # another part of the FX graph
+            state.add_cut()
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
         graph = replace(graph, process=f"rank {rank}" if rank else None)
         self.compilations += 1
         context = explain.context_of_report(report, state.fx)
         if context is not None and context.kind == "cut":
-            state.fx.cuts.append(Cut(position=0, reason=explain.OUTSIDE))
+            state.add_cut()
         maker, counted_as = TORCH_XLA, graph.cause
         is_whole = lowers and (graph.cause == "backward" or not is_lowered_again)
         if is_whole:  # not another part of a graph that torch_xla cut
