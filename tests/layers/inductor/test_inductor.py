@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,30 +92,38 @@ def test_all_modules_equal_torchs_own(tmp_path: Path) -> None:
     assert differences(compared([*modules()], tmp_path)) == []
 
 
-@pytest.mark.once
-def test_a_suite_is_capped_where_it_names_inductor(
-    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def cold(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Suite]:
+    """With an empty cache. Inductor tries each kind of vector instructions by ten compilations,
+    which take longer than these programs: here it uses none."""
+    import torch._inductor.config as config
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    valid_vec_isa_list.cache_clear()
+    with config.patch({"cpp.vec_isa_ok": False}):
+        yield suite
+    valid_vec_isa_list.cache_clear()
+
+
+@pytest.mark.once
+def test_a_suite_is_capped_where_it_names_inductor(cold: Suite) -> None:
     tests = TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK
-    suite.write(tests)
-    result = suite.run("-k", "not warm")
+    cold.write(tests)
+    result = cold.run("-k", "not warm")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
 
 
 @pytest.mark.once
 @pytest.mark.nightly
-def test_a_cold_start_is_red_where_none_may_be_compiled(
-    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    suite.write(TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK)
-    suite.run("-k", "not warm").assert_outcomes(passed=3, failed=1)
-    result = suite.run("-k", "test_warm")
+def test_a_cold_start_is_red_where_none_may_be_compiled(cold: Suite, tmp_path: Path) -> None:
+    cold.write(TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK)
+    cold.run("-k", "not warm").assert_outcomes(passed=3, failed=1)
+    result = cold.run("-k", "test_warm")
     result.assert_outcomes(passed=1)
     shutil.rmtree(tmp_path / "inductor")
-    result = suite.run("-k", "test_warm")
+    result = cold.run("-k", "test_warm")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -166,21 +175,18 @@ def test_bundled():
 
 
 @pytest.mark.once
-def test_a_graph_that_is_traced_at_every_start_is_compiled(
-    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_is_traced_at_every_start_is_compiled(cold: Suite) -> None:
     """As torch's counters say: a bypass of AOTAutograd's cache, and a miss of the bundled one.
 
     The first was reported with autocast (pytorch#192555) and with a ``torch.autograd.Function``
     (fairchem#2162): forward and backward pass are traced anew.
     """
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    suite.write(BYPASSED.replace("WARM", "0"))
-    cold = suite.run()
-    cold.assert_outcomes(failed=3)
-    cold.stdout.fnmatch_lines(["*AOTAutograd's cache did not have it"])
-    suite.write(BYPASSED.replace("WARM", "1"))
-    warm = suite.run()
+    cold.write(BYPASSED.replace("WARM", "0"))
+    first = cold.run()
+    first.assert_outcomes(failed=3)
+    first.stdout.fnmatch_lines(["*AOTAutograd's cache did not have it"])
+    cold.write(BYPASSED.replace("WARM", "1"))
+    warm = cold.run()
     warm.assert_outcomes(passed=1, failed=2)
     warm.stdout.fnmatch_lines(
         [
