@@ -174,13 +174,13 @@ def serving(whole_run: Path) -> Serving:
     """Gives a server of forks that has imported ``modules``: one for all workers."""
 
     @contextmanager
-    def serving(name: str, modules: list[str], **environ: str) -> Iterator[Server]:
+    def serving(name: str, modules: list[str]) -> Iterator[Server]:
         note = whole_run / f"forks-{name}"
         with FileLock(f"{note}.lock"):
             if not note.exists() or not Path(note.read_text(), "server").exists():
                 # Not below `whole_run`: the path of a socket has about a hundred bytes.
                 note.write_text(tempfile.mkdtemp(prefix="forks-"))
-            server = Server(Path(note.read_text()), modules, ENVIRON | environ)
+            server = Server(Path(note.read_text()), modules, ENVIRON)
         yield server
         with FileLock(f"{note}.lock"):
             server.close()

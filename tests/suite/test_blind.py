@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import CLEAN, TORCH, Serving, Suite
-from tests.forkserver import Server
+from tests.conftest import CLEAN, Suite
 
 pytestmark = pytest.mark.once
 
 
-@pytest.fixture(scope="module")
-def server_without_dynamo(serving: Serving) -> Iterator[Server]:
-    with serving("blind", TORCH, TORCHDYNAMO_DISABLE="1") as server:
-        yield server
-
-
 @pytest.fixture
-def disabled(server_without_dynamo: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New Pythons are forks of one whose torch was imported with the variable set."""
-    monkeypatch.setattr(sys, "executable", server_without_dynamo.python)
+def disabled(forks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile reads the variable at each call."""
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
 
@@ -125,15 +115,17 @@ for owner in (importlib.util, PathFinder):
 WITHOUT_HOOK = """
     from msgspec.structs import replace
 
-    from pytest_graphbreak.layers.dynamo import private
+    from pytest_graphbreak.layers.dynamo import private, sensors
 
     gone = replace(private.INSTALL, chain="OutputGraph.another_name")
     private.NAMES = tuple(gone if name is private.INSTALL else name for name in private.NAMES)
     private.INSTALL = gone
+    sensors._OF_RUNS = (gone, private.CLEANUP)  # a fork has imported it already
 """
 """A torch that has no place of that name."""
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("runs", ["off", "fail"])
 def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> None:
     suite.pytester.makeconftest(textwrap.dedent(WITHOUT_HOOK))
