@@ -28,6 +28,7 @@ from tests import examples
 ROOT: Final = Path(__file__).parents[1]
 
 APART: Final = (
+    "tests/advice/test_examples_xla.py",
     "tests/advice/test_situations.py",
     "tests/advice/test_situations_xla.py",
     "tests/advice/test_table.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,8 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice.triage import triage
 from tests.advice import running
 from tests.advice.running import Case, Outcome
+
+pytestmark = pytest.mark.once
 
 HERE = [case for case in running.cases("") if case.applies]
 
@@ -40,7 +41,6 @@ def _quiet(recwarn: pytest.WarningsRecorder) -> None:
     """Some examples warn, and some make torch warn: that is what they are about."""
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> None:
     """What it breaks by is advised on by its own page."""
@@ -78,22 +78,6 @@ def topics(error: Exception) -> set[str]:
     assert failure is not None
     family = advice.family(failure.broke) if failure.broke is not None else None
     return {failure.topic, family.name} if family else {failure.topic}
-
-
-@pytest.fixture(scope="module")
-def on_xla(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
-    pytest.importorskip("torch_xla")
-    return running.on_xla(request.getfixturevalue("server_of_xla_forks").python)
-
-
-@pytest.mark.parametrize("case", running.ON_XLA, ids=str)
-def test_it_makes_fewer_device_graphs(case: Case, on_xla: dict[str, dict[str, Any]]) -> None:
-    before, after = on_xla[str(case)]["before"], on_xla[str(case)]["after"]
-    assert after["graphs"] < before["graphs"]
-    torch.testing.assert_close(torch.tensor(after["outputs"]), torch.tensor(before["outputs"]))
-    assert before["recorded"] == before["graphs"]
-    assert after["recorded"] == after["graphs"]
-    assert case.name in before["families"]
 
 
 def run_before(case: Case) -> Outcome:
