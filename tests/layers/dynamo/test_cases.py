@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch")
 from cases.dynamo import CASES, Case  # noqa: E402
 from pytest_graphbreak.model.layers import CAUSES  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
+from tests.examples import sample  # noqa: E402
 from tests.layers.dynamo.tools import (  # noqa: E402, F401
     HERE,
     MINOR,
@@ -29,6 +31,10 @@ from tests.layers.dynamo.tools import (  # noqa: E402, F401
 ROOT = Path(__file__).parents[3]
 FORKING = [case for case in HERE if case.forks][MINOR[1] // 2 % 2 :: 2]
 """Every other case, the others on the next version of torch: a process each takes its time."""
+
+
+ON_PUSH = HERE[::4] if find_spec("torch_xla") else HERE
+"""What torch_xla changes of Dynamo, it changes for each case: a push has each fourth with it."""
 
 
 def compile(function: Any, **options: Any) -> Any:
@@ -47,7 +53,7 @@ def watch(case: Case) -> Record:
     return seen
 
 
-@pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(HERE, ON_PUSH), ids=lambda case: case.name)
 def test_counts(case: Case) -> None:
     seen = watch(case)
     assert seen.errors == ()
