@@ -241,11 +241,11 @@ def test_in_any_order_and_in_any_process(
     assert runs(*args, order=order) == reference
 
 
+@pytest.mark.nightly  # `--forked` has each of them alone in a process
 @pytest.mark.usefixtures("xla_forks")
 @pytest.mark.once
-@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
-def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests, step: int) -> None:
-    for nodeid in list(reference)[::step]:
+def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests) -> None:
+    for nodeid in reference:
         with subtests.test(nodeid):
             assert runs(nodeid) == {nodeid: reference[nodeid]}
 
