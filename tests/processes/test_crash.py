@@ -31,7 +31,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("args", WAYS)
 def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Suite
+from tests.examples import sample
 
 SERVER = """
 import multiprocessing
@@ -63,10 +64,16 @@ def started(*methods: str) -> str:
     return SERVER + BLOCKS.format(methods=list(methods))
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("options", [(), ("--forked",)], ids=["plain", "forked"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), marks=pytest.mark.once, id="plain"),
+        # pytest-forked is in the xla environment only.
+        pytest.param(("--forked",), marks=pytest.mark.nightly, id="forked"),
+    ],
+)
 def test_a_block_sees_a_server_that_a_fixture_started(
     suite: Suite, options: tuple[str, ...]
 ) -> None:
@@ -87,14 +94,16 @@ def test_a_session_without_blocks_tells_no_child(suite: Suite, monkeypatch: Any)
     suite.run().assert_outcomes(passed=1)
 
 
-LAZY = (
+ON_DEVICE = (
     SERVER
     + """
 def serve(pipe):
     import torch_xla, torch  # torch is imported by torch_xla, half-way
     for size in iter(pipe.recv, 0):
         pipe.send((torch.ones(size, device="xla") * 2).sum().item())
-
+"""
+)
+LAZY = """
 def test_it(graph_budget):
     server = Server("spawn")
     with graph_budget() as warm:
@@ -107,7 +116,8 @@ def test_it(graph_budget):
     (graph,) = last.record.graph_list
     assert (graph.layer, graph.cause, graph.process) == ("xla", "access", "engine")
     assert graph.where.code.startswith("pipe.send((torch.ones(size")
-
+"""
+KILLED = """
 def test_killed(graph_budget):
     server = Server("spawn")
     with graph_budget() as seen:
@@ -116,14 +126,16 @@ def test_killed(graph_budget):
         server.process.join()
     assert "it was killed: device graphs" in seen.record.note
 """
-)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_device_graphs_that_no_hook_saw_are_late_and_noted(suite: Suite) -> None:
+@pytest.mark.parametrize(
+    "program", sample([LAZY, KILLED], [LAZY]), ids=["it goes on", "it is killed"]
+)
+def test_device_graphs_that_no_hook_saw_are_late_and_noted(suite: Suite, program: str) -> None:
     """torch_xla compiles when a value is read, and calls nobody."""
-    suite.write(LAZY)
-    suite.run().assert_outcomes(passed=2)
+    suite.write(ON_DEVICE + program)
+    suite.run().assert_outcomes(passed=1)
 
 
 HURT = """
