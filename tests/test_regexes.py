@@ -14,8 +14,8 @@ from tests.regexes import DYNAMIC, Expression, expressions, slow
 pytestmark = pytest.mark.pure
 
 
-MOST = 30
-"""The strings that an expression is tried on; the slow ones below are found with half of them.
+MOST = 20
+"""The strings that an expression is tried on; the slow ones below are found with 15 of them.
 
 One that is put together of many alternatives has a hundred thousand.
 """
