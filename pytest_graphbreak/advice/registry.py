@@ -29,13 +29,17 @@ SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 """Torch's pages on the ids (``torch/_dynamo/exc.py`` builds the same links)."""
 
 _FILE = Path("_dynamo", "graph_break_registry.json")
+"""The registry in torch's folder."""
 TABLE: Final = "ids.json"
+"""The table in this package."""
 _UNFILLED = re.compile(r"[A-Za-z_]\w*(\([\w.]*\))?")
-"""The name of a variable in the registry, if torch makes the text when the break happens."""
+"""``explanation`` or ``str(e)`` in the registry: torch makes the text when the break happens."""
 
 _LITERAL = re.compile(r'f?"([^"]*)"')
+"""The literals in ``"Failed to compare, " + f"because {other} is no constant."``."""
 
 _ID = re.compile(r"^GB[-_ ]?(\d{1,4})$", re.IGNORECASE)
+"""``GB0059``, and as it may be typed: ``gb59``, ``GB-59``."""
 
 
 class Words(Struct, frozen=True):
@@ -110,7 +114,7 @@ def registry_of(id: str) -> Registry | None:
 
 
 def all_ids() -> dict[str, tuple[Words, ...]]:
-    """Return the wordings of all ids, those of the installed torch first."""
+    """Return the wordings of all ids; of an id that both have, the installed torch's alone."""
     return {**shipped_registry().ids, **installed_registry().ids}
 
 
@@ -145,7 +149,11 @@ def _wordings(id: str, entries: Iterable[Mapping[str, Any]]) -> tuple[Words, ...
 
 
 def _fill_in(text: str) -> str:
-    """Return the text: only the literals of an expression, nothing of a mere variable's name."""
+    """Return the text of an explanation in the registry, which may hold torch's source for it.
+
+    ``Dynamo cannot trace {fn}.`` stays as it is; of an expression (``"a" + f"b"``) its literals
+    stay, and of a variable or a call (``explanation``, ``str(e)``) nothing.
+    """
     line = text.strip()
     if line.startswith(('"', 'f"')):
         return "".join(_LITERAL.findall(line)).strip()

@@ -204,6 +204,11 @@ class Capture:
         return varying(self._shapes.get(entry.name, []))
 
     @property
+    def has_own_backend(self) -> bool:
+        """Whether the backend is an object of the program's, of which ``options`` have None."""
+        return self.options.get("backend", "") is None
+
+    @property
     def generates_code(self) -> bool:
         """Whether inductor generates code."""
         return self.inductor and self._codegen

@@ -124,7 +124,7 @@ class Original:
             "errors": [trial.error for trial in runs],
             "factor": _INDUCTOR if codegen else 1.0,
             "without": list(without),
-            # A backend of the program's own may count the graphs.
+            # A backend of the program's own (``Capture.has_own_backend``) may count graphs.
             "numbers": patched.options.get("backend", "") is not None,
         }
         answer, _ = self._bench.run(self._target, order, counted=False)

@@ -1,9 +1,14 @@
-"""Counts what a program compiles, keeps what it gives, and calls it with drawn inputs."""
+"""Counts what a program compiles, keeps what it gives, and calls it with drawn inputs.
+
+``child`` hands ``work`` its order and ``go``, which runs the target and enters the window that it
+is given around what counts: a whole script, or the call phase of a test.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import os
 import sys
 import types
@@ -33,20 +38,21 @@ from pytest_graphbreak.repair.surroundings import (
     wait,
 )
 from pytest_graphbreak.repair.tolerance import is_equal
-from pytest_graphbreak.repair.trial import Rounds
+from pytest_graphbreak.repair.trial import MeasureOrder, Rounds
 from pytest_graphbreak.repair.values import Flat, settle
 
 ROUNDS: Final = 4
 """How often the calls of a program are made again, to see whether it is steady."""
 
 
-def work(order: Plain, go: Callable[[Any], Plain | None]) -> Plain:
-    """Run the target, and save its results in ``order["results"]`` if it is not empty."""
+def work(ordered: Plain, go: Callable[[Any], Plain | None]) -> Plain:
+    """Carry out a ``MeasureOrder``; the answer has fields of a ``Trial``."""
+    order = msgspec.convert(ordered, MeasureOrder)
     program = _Program(order)
     answer: Plain = {}
-    if order["results"]:
+    if order.results:
         _same_random()
-    if not order["codegen"]:
+    if not order.codegen:
         _skip_codegen()
 
     @contextmanager
@@ -65,7 +71,7 @@ def work(order: Plain, go: Callable[[Any], Plain | None]) -> Plain:
                 answer["record"] = seen.record.to_dict()
         output = [*zip(start, _sizes_of_output(), strict=True)]
         answer.update(output=output, logged=lines, **ended, **_calls(program.capture))
-        if order["results"]:
+        if order.results:
             answer.update(program.results())
 
     seed()  # also for what the import of a test's module makes
@@ -77,32 +83,40 @@ def work(order: Plain, go: Callable[[Any], Plain | None]) -> Plain:
 
 
 class _Program:
-    """The program of an order while it runs: what it compiles, holds and writes."""
+    """The program of an order while it runs: what it compiles, holds and writes.
 
-    def __init__(self, order: Plain) -> None:
+    ``work`` calls ``begin`` when the window opens, and ``results`` when it has closed; in between
+    ``capture`` calls ``_note_first`` before the first compiled call.
+    """
+
+    def __init__(self, order: MeasureOrder) -> None:
         self._order = order
         self.capture = Capture(
-            codegen=order["codegen"],
-            results=bool(order["results"]),
-            perturbed=order["perturbed"],
-            sizes_as=order["sizes_as"],
+            codegen=order.codegen,
+            results=bool(order.results),
+            perturbed=order.perturbed,
+            sizes_as=order.sizes_as,
             on_first=self._note_first,
         )
         self._files = WrittenFiles()
-        self._source = Path(order["path"]).read_text("utf-8", "replace")
+        self._source = Path(order.path).read_text("utf-8", "replace")
         self._first: dict[str, Flat] = {}
+        """All values before the first compiled call, by name."""
         self._environment = dict(os.environ)
 
     def begin(self) -> None:
         self._environment = dict(os.environ)
-        if self._order["results"]:
+        if self._order.results:
             self._files.start()
 
     def _variables(self) -> dict[str, Any]:
-        """Return the variables of the program, without those that Dynamo puts there."""
+        """Return the variables of the program, without those that Dynamo puts there.
+
+        No source has names like Dynamo's, ``torch_dynamo_resume_in_f_at_7``, not even as a part.
+        """
         module = sys.modules["__main__"]
-        if self._order["test"]:  # that one is empty
-            path = os.path.realpath(self._order["path"])
+        if self._order.test:  # then ``__main__`` is empty (``child``), and pytest imports the file
+            path = os.path.realpath(self._order.path)
             imported = [part for name, part in list(sys.modules.items()) if name != "__main__"]
             files = ((part, getattr(part, "__file__", None) or "") for part in imported)
             same = (part for part, file in files if os.path.realpath(file) == path)
@@ -121,7 +135,7 @@ class _Program:
         return Reached(self._variables(), compiled)
 
     def _note_first(self) -> None:
-        if self._order["results"]:
+        if self._order.results:
             self._first = self._reached().values(weights=False)
 
     def results(self) -> Plain:
@@ -137,17 +151,17 @@ class _Program:
             dispensable=self._dispensable(state, variables),
             left_out=self._left_out(reached),
         )
-        if capture.options.get("backend", "") is None:
-            # What a backend of the program's own notes, no other run holds.
+        if capture.has_own_backend:
+            # It may note the graphs in a variable, and a patched program has others.
             results.state = {name: flat for name, flat in state.items() if name not in variables}
         rounds = Rounds()
-        if order["perturbed"]:
-            results.calls = []  # the question is what the program shows of them
+        if order.perturbed:
+            results.calls = []  # that they differ is known: does what the program shows differ?
         else:
             rounds = self._rounds()
-            options = {name: order[name] for name in ("eager", "values_only", "left_out")}
-            results.drawn = Drawing(capture, **options).results(capture.called())
-        torch.save(results, order["results"])
+            drawing = Drawing(capture, order.eager, order.values_only, order.left_out)
+            results.drawn = drawing.results(capture.called())
+        torch.save(results, order.results)
         endless = [kind for kind, call in results.drawn.items() if call.raised == ENDLESS]
         return {"endless": endless, "rounds": msgspec.to_builtins(rounds)}
 
@@ -189,8 +203,8 @@ class _Program:
 
 
 def _codes(code: types.CodeType, depth: int = 0) -> Iterator[types.CodeType]:
-    """Yield the code of all functions of a program."""
-    if depth and code.co_flags & 2:  # CO_NEWLOCALS: no class
+    """Yield the code of all functions of a program, not that of the module and of classes."""
+    if depth and code.co_flags & inspect.CO_NEWLOCALS:  # a class has not got the flag
         yield code
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
@@ -247,7 +261,7 @@ def _skip_codegen() -> None:
 
 
 def _sites(record: Plain) -> dict[str, list[str]]:
-    """Return the paths and the modules of the files that the breaks are in."""
+    """Return path and module of the files that breaks are in: ``Trial.sites``, to be patched."""
     namer = places(Path.cwd())
     files = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
     for key in ("breaks", "eager", "recompile_list"):

@@ -3,6 +3,14 @@
 All is found from the variables of the program and from what it compiles: also modules that a
 function closes over, that a list holds, or that a method has. Objects are named by their class,
 since a patch may give them to other variables.
+
+How far it is followed depends on whose a file is:
+
+- written, by the user or in an installed package, not in torch or Python (``Places.is_written``):
+  what its functions close over, and their defaults;
+- of the program, so written or ``__main__`` (``_is_of_program``): its classes and their objects;
+- the user's own, so written and not installed (``_is_own``): variables of its module, and those
+  that its functions use.
 """
 
 from __future__ import annotations
@@ -22,30 +30,45 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.values import Flat, attributes, flatten, is_lazy
 
 _DATA: Final = (bool, int, float, complex, str, bytes, torch.Tensor)
+"""Types whose objects lead to no others."""
 _SEQUENCES: Final = (list, tuple, deque, set, frozenset)
+"""Containers that are looked into, besides mappings."""
 _OF_MODULES: Final = {*vars(torch.nn.Module())} - {"training"}
 """The attributes that each module has, of torch's own."""
 _MOST: Final = 20_000
 """The number of objects that are looked at."""
 Put = Callable[[], None]
+"""Gives everything that was reached the values back that it had."""
 
 
 class Reached:
-    """All that is reached from variables and from objects that have no name."""
+    """All that is reached from variables and from objects that have no name.
+
+    It is found once, when this is made; ``values`` reads it as it is then, and ``keep`` notes it to
+    put it back later.
+    """
 
     def __init__(self, variables: Mapping[str, Any], others: Iterable[Any] = ()) -> None:
         self.owners: dict[str, Any] = {}
         """Modules and objects of the program's classes, by class and number."""
         self.complete = True
+        """Whether nothing was left out beyond ``_MOST``."""
         self._values: dict[str, Any] = {}
+        """Data and containers by the variable in which they were found first."""
         self._cells: list[types.CellType] = []
+        """The variables that functions close over."""
         self._globals: list[tuple[dict[str, Any], str]] = []
+        """Variables that functions use, each with the ``__dict__`` of its module."""
         self._containers: list[Any] = []
+        """Those that can change."""
         self._alive: dict[int, Any] = {}
         """What was visited, by its ``id``: an object that is held keeps its own."""
         self._of_class: Counter[str] = Counter()
+        """The number of owners of each class."""
         self._places = places(Path.cwd())
-        # Functions come last: a patch may put one around what is named after something else.
+        # Variables that hold functions come last: where a patch adds one that closes over a list
+        # as ``inner``, the list is still named after its own variable, ``losses``. Functions
+        # without a name are behind all variables in the queue.
         functions: deque[Any] = deque()
         queue = deque([*variables.items(), *(("", value) for value in others)])
         while queue or functions:
@@ -91,7 +114,7 @@ class Reached:
 
         def put_back() -> None:
             for space, names in before:
-                if [*map(id, space.values())] != [*map(id, names.values())]:
+                if _bound(space) != _bound(names):
                     space.clear()
                     space.update(names)
             for space, name, value in variables:
@@ -146,6 +169,7 @@ class Reached:
         return []
 
     def _container(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Note a container, and return its parts, which have no name of their own."""
         if name:
             self._values.setdefault(name, value)
         if isinstance(value, list | dict | set | deque):
@@ -166,11 +190,15 @@ class Reached:
         if self._is_own(code.co_filename):
             space = function.__globals__
             names += [(name, space[name]) for name in _used(code) if name in space]
-            number = bool | int | float | str
-            self._globals += [(space, x) for x in _used(code) if isinstance(space.get(x), number)]
+            # Objects and containers are put back by what they hold; these change by a new one only.
+            immutable = bool | int | float | str
+            self._globals += [
+                (space, name) for name in _used(code) if isinstance(space.get(name), immutable)
+            ]
         return names
 
     def _owner(self, value: Any) -> list[tuple[str, Any]]:
+        """Note an object by its class (``Net``, ``Net 2``), and return its attributes."""
         kind = type(value).__name__
         self._of_class[kind] += 1
         count = self._of_class[kind]
@@ -188,6 +216,7 @@ class Reached:
         return [("", part) for part in attributes(value).values()]
 
     def _is_of_program(self, kind: type) -> bool:
+        """Return whether a class is defined in ``__main__`` or in a written file."""
         module = sys.modules.get(kind.__module__)
         file = getattr(module, "__file__", None) or ""
         return kind.__module__ == "__main__" or self._places.is_written(file)
@@ -234,6 +263,11 @@ def _has_state(value: Any) -> bool:
     """Return whether an object of torch's has a state of its own: optimizers, schedulers."""
     kind = type(value)
     return kind.__module__.startswith("torch.") and hasattr(kind, "state_dict")
+
+
+def _bound(space: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return each name with the identity of its object."""
+    return [(name, id(value)) for name, value in space.items()]
 
 
 def _refill(value: Any, before: Any) -> None:

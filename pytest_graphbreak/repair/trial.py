@@ -79,18 +79,38 @@ class Trial(Struct, frozen=True):
 
 
 LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
-"""How a line of torch's own log begins: it says what is compiled, not what the program does."""
+"""How a line of torch's own log begins: it says what is compiled, not what the program does.
+
+``W1128 10:30:41.093000 4711 torch/_dynamo/convert_frame.py:1125] ...``
+"""
 _WORK: Final = "pytest_graphbreak.repair.child:work"
+"""What the process of a run calls with its order."""
 _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds"}
 """The keys that an answer and a trial may have in common."""
-_OPTIONS: Final[dict[str, Any]] = {
-    "eager": False,  # drawn inputs are computed without the compiler
-    "values_only": False,  # and have the sizes of the program's own
-    "codegen": True,  # inductor generates code
-    "perturbed": False,  # the program gets other results than its calls give
-    "sizes_as": None,  # dynamic of torch.compile, and the dimensions to mark
-    "replaced": {},  # files of the program, and others that are read in their place
-}
+
+
+class MeasureOrder(Struct, frozen=True, kw_only=True):
+    """What ``measure`` is to do with a target (``path``, ``test``: ``Bench.run`` fills them in)."""
+
+    kind: str = "measure"
+    path: str = ""
+    test: str = ""
+    results: str = ""
+    """The file for what the run gives (``border.Results``); without one, graphs alone count."""
+    left_out: Sequence[str] = ()
+    """The drawn inputs with which the original does not end: they are not called."""
+    eager: bool = False
+    """Drawn inputs are computed without the compiler."""
+    values_only: bool = False
+    """Drawn inputs have the sizes of the program's own."""
+    codegen: bool = True
+    """Inductor generates code."""
+    perturbed: bool = False
+    """The program gets other results than its calls give, to see whether it shows them."""
+    sizes_as: tuple[bool | None, Mapping[str, Sequence[int]]] | None = None
+    """``dynamic`` of ``torch.compile``, and the dimensions to mark by argument; None: as it is."""
+    replaced: Mapping[str, str] = {}
+    """Files of the program, and others that ``child`` reads in their place."""
 
 
 class Bench:
@@ -112,12 +132,12 @@ class Bench:
     ) -> Trial:
         """Count the target's graphs, and keep its ``outputs`` and those for drawn inputs.
 
-        ``original`` is the run that this is compared with; ``options`` are those of ``_OPTIONS``.
+        ``original`` is the run that this is compared with; ``options`` are fields of the order.
         """
         results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
         endless = list(original.endless) if original is not None else []
-        order = {"kind": "measure", "results": str(results or ""), "left_out": endless}
-        answer, out = self.run(target, {**order, **_OPTIONS, **options}, new_python=new_python)
+        order = MeasureOrder(results=str(results or ""), left_out=endless, **options)
+        answer, out = self.run(target, msgspec.to_builtins(order), new_python=new_python)
         sites = answer.get("sites") or {}
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),

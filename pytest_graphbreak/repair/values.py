@@ -1,6 +1,17 @@
 """Values of calls: copies of them, and values as flat lists of their leaves, each with its path.
 
-No copy makes a graph that the program does not have.
+No copy makes a graph that the program does not have. A tensor on a device of torch_xla is lazy: it
+may be pending, without a value until the next step, and to copy it would be a graph.
+
+| copies | of | for | a lazy tensor |
+| --- | --- | --- | --- |
+| ``store`` | inputs | later calls, which begin with them | is not copied |
+| ``copy_of`` | inputs | one call, which may change them | is copied on its device |
+| ``snapshot`` | a lazy tensor | comparing | goes to the CPU, unless it is pending |
+| ``dense`` | a tensor | comparing, as all layouts have the same form | goes to the CPU |
+
+``flatten`` takes snapshots where ``dense`` would make a graph; ``settle`` makes them dense, when
+the graphs have been counted.
 """
 
 from __future__ import annotations
@@ -20,13 +31,17 @@ Flat = list[tuple[str, Any]]
 """Each leaf of a value by its path: ``TensorLeaf``, numbers, texts, names of types."""
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes)
+"""Types whose values are leaves as they are."""
 _DEPTH: Final = 8
+"""The number of containers and objects around a leaf; what is deeper is its type's name."""
 _OPAQUE: Final = (torch.nn.Module, type, types.FunctionType, types.MethodType, types.ModuleType)
 """Objects that are no part of a value; what modules hold is compared as state."""
 _FEW: Final = 64
 """More numbers of one kind in a list are one leaf."""
 _SMALL: Final = 4096
+"""The number of elements up to which a value is kept even if a drawn call does not change it."""
 _SHOWN: Final = 60
+"""The number of characters of a leaf in a message."""
 
 
 class TypeName(str):
@@ -135,11 +150,15 @@ def settle(flat: Flat) -> Flat:
 
 
 def named(parts: Mapping[str, Any]) -> Flat:
+    """Return the leaves of several values, whose paths begin with their names."""
     return [leaf for name, part in parts.items() for leaf in flatten(part, name)]
 
 
 def structure(flat: Flat) -> list[tuple[str, str]]:
-    """Return what the border of a call is: each path, and whether a tensor or a number is there."""
+    """Return each path, and whether a tensor or a number is there.
+
+    A patch that changes this changes what is given to a call, or what it gives (``border``).
+    """
     return [(path, _form(leaf)) for path, leaf in flat]
 
 
@@ -166,6 +185,7 @@ def leaf_text(leaf: Any) -> str:
 
 
 def is_small(flat: Flat) -> bool:
+    """Return whether the tensors of a value have few elements (``_SMALL``)."""
     sizes = [leaf.value.numel() for _, leaf in flat if isinstance(leaf, TensorLeaf)]
     return bool(sum(sizes) <= _SMALL)
 
@@ -176,11 +196,7 @@ def is_lazy(tensor: torch.Tensor) -> bool:
 
 
 def _is_computed(tensor: torch.Tensor) -> bool:
-    """Return whether a lazy tensor has its value, so that a copy on the host makes no graph.
-
-    A tensor that is held is a result of the step that follows: a graph that the program does not
-    have.
-    """
+    """Return whether a lazy tensor has its value, so that a copy on the host makes no graph."""
     library = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     pending = getattr(library, "_check_tensor_need_materialization", None)
     return pending is not None and not any(pending([tensor]))
@@ -194,7 +210,7 @@ def copy_of(value: Any) -> Any:
 def _copy(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad)  # a leaf, without its history
 
 
 def store(value: Any) -> Any:
@@ -211,5 +227,9 @@ def _same(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def snapshot(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a lazy tensor as it is now, or itself if it is not computed yet."""
+    """Return a lazy tensor as it is now, or itself if it is pending.
+
+    It is not held on its device: what is held is one more result of the next step, and that makes a
+    graph that the program does not have.
+    """
     return tensor.detach().cpu() if _is_computed(tensor) else tensor
