@@ -134,7 +134,7 @@ def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
     """Yield entries that are gone by the reports of one profile and that no other report has."""
-    root, complete = checkout.root, together.whole[profile]
+    root, complete = checkout.root, together.whole[profile]  # files, and node ids of functions
     files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
     # If a collected file exists in a directory, this is the right checkout for it.
     directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
@@ -144,11 +144,9 @@ def _stale_on(
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
     for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
-        if (
-            entry.file in complete
-            or entry.file in gone
-            or f"{entry.file}::{entry.test}" in complete
-        ):
+        function = f"{entry.file}::{entry.test}"
+        # Of a file of which only functions are complete, nothing else is known to be gone.
+        if entry.file in complete or entry.file in gone or function in complete:
             yield entry
 
 

@@ -17,6 +17,7 @@ from pytest_graphbreak.text.errors import reason
 ARTIFACTS: Final = "graphs*"
 """The names of artifacts with reports in our documentation and workflows."""
 
+# 9876543210, https://github.com/OWNER/NAME/actions/runs/9876543210/job/1, HOST/OWNER/NAME
 _RUN: Final = re.compile(r"[0-9]+", re.ASCII)
 _URL: Final = re.compile(
     r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII

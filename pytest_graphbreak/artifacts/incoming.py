@@ -50,6 +50,7 @@ _LIST_SIZE: Final = 5
 _LONGEST_COMMENT: Final = 0xFFFF
 """Bytes that may follow it."""
 _END_MARK: Final = b"PK\5\6"
+"""The bytes that it begins with."""
 _LARGE_MARK: Final = b"PK\6\7"
 _LARGE_SIZE: Final = 20
 """Of the record before it in a large archive ("Zip64"), which has the sizes elsewhere (4.3.15)."""
@@ -203,7 +204,7 @@ def _load(source: ReportFile, path: str) -> RunReport:
     name = source.name
     try:
         text = source.read()
-        if text.count(b",") > MOST_VALUES:
+        if text.count(b",") > MOST_VALUES:  # about one for each value; nothing is parsed yet
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
         return replace(parse(name, text), path=path)
     except RecursionError:

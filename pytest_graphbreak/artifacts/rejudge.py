@@ -29,7 +29,7 @@ from pytest_graphbreak.text.output import TextLine
 
 
 class Judged(Struct, frozen=True):
-    """One test with its new verdict. ``test`` is its entry in a report."""
+    """One test with its new verdict. ``test`` is its entry in a report, ``seen`` what a run saw."""
 
     seen: SeenTest
     verdict: Verdict
@@ -70,7 +70,7 @@ class Judge:
         """
         if seen.test.block:
             return _judge_block(seen)
-        if seen.level < BLIND:
+        if seen.level < BLIND:  # it was not measured to its end
             return None
         entry = self.baselines.entry(seen.nodeid)
         others = self.against.seen if self.against is not None else {}

@@ -21,6 +21,7 @@ UNMEASURED, FAILED, BLIND, MEASURED = range(4)
 """How much a report saw of a test: nothing, up to its own failure, with errors, all of it."""
 
 INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: "did not start"}
+"""The exit codes of pytest with which a run may lack tests, and what happened to it."""
 
 
 class SeenTest(Struct, frozen=True):

@@ -17,12 +17,15 @@ from pytest_graphbreak.baseline.render import INDENT, inline, is_inline, item_li
 from pytest_graphbreak.baseline.tree import Mapping, end_of, start_of
 
 Lines = list[str]
+"""Lines without line ends, indented, as ``render`` makes them."""
 
 
 class Editor:
     """Collects edits of one text, then applies them all.
 
-    ``text`` has no byte order mark and is the text that the nodes were parsed from.
+    ``text`` has no byte order mark and is the text that the nodes were parsed from: all positions
+    are offsets into it. An edit is a start, an end and the new text between them. ``floor`` is the
+    end of the entry above, which an edit of the next one never reaches.
     """
 
     def __init__(self, text: str) -> None:
@@ -41,6 +44,7 @@ class Editor:
             done = max(done, end)
         parts.append(self.text[done:])
         text = "".join(parts)
+        # The last line keeps its missing line end, unless it was removed.
         cut = any(start < end == len(self.text) and not new for start, end, new in self.edits)
         return text.removesuffix(self.newline) if self.open_end and not cut else text
 

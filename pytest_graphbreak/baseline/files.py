@@ -20,11 +20,17 @@ from pytest_graphbreak.text.files import hold, in_one_step, write
 LARGEST = 32 * 1024 * 1024
 """Maximum size of a file in bytes; 100,000 tests take about 20 MB."""
 LONGEST_LINE = 100_000
+"""How many bytes at the end of a file are searched for its last line."""
 _CUT_OFF = re.compile(rb"[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'].*)?)?\Z")
-"""A last line without line end that is a key with an unquoted value, or the start of one."""
+"""A last line without line end that is a key with an unquoted value, or the start of one.
+
+``count: 1`` may have been ``count: 12``. Notes are texts of people, as good without their end; what
+has brackets or quotes is no YAML if it is cut off.
+"""
 HIDDEN = ".graphbreak"
 """A directory in a baselines directory; it contains the lock."""
 _TEMPORARY = re.compile(r"\.graphbreak-[0-9a-f]{16}\.tmp")
+"""The name of the file that ``text.files.in_one_step`` writes before it takes the right name."""
 
 
 def lock_path(directory: Path) -> Path:

@@ -23,6 +23,7 @@ MOST_ENTRIES: Final = 8
 """The most functions that an entry names: of several, those with the most operations."""
 
 Words = Annotated[str, Meta(pattern=r"\S")]
+"""A text that is not blank."""
 Name = Annotated[str, Meta(min_length=1)]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?$")]
 Layer = Annotated[str, Meta(extra_json_schema={"enum": list(LAYERS)})]
@@ -31,6 +32,8 @@ AnyCause = Annotated[
     str, Meta(extra_json_schema={"enum": list(BY_NAME)}, extra={"checked": "with its layer"})
 ]
 """A cause of any layer. ``read`` checks it with its layer, and not by the list of this type."""
+# ``extra`` of a type is for ``read`` alone: ``holds`` and ``item`` are words of its messages
+# (``_with_description``), ``extra_json_schema`` is for the schema, too.
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Times = Annotated[int, Meta(ge=1, le=MOST)]
 Counts = Annotated[
@@ -113,6 +116,7 @@ _VERSIONS = {
 
 
 def _form(name: str, keys: dict[str, Any], required: tuple[str, ...] = ()) -> type[Struct]:
+    """Return a Struct with these keys, so that a form can have those of a table above."""
     fields = [(key, kind) if key in required else (key, kind, UNSET) for key, kind in keys.items()]
     return defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
 
@@ -192,7 +196,11 @@ def _usual_executions(layer: str, values: Mapping[str, Mapping[str, int]]) -> in
 
 
 def complete(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a file with what follows from them; a written 0 is not known."""
+    """Return the values of a file with what follows from them.
+
+    A written 0 of ``executions`` says that they are not known: without it, each graph of a layer
+    with ``ops`` has one.
+    """
     values = {"graphs": {}, "ops": {}, "executions": {}, **written}
     counts = {layer: _usual_executions(layer, values) for layer in values["ops"]}
     counts |= values["executions"]

@@ -28,7 +28,7 @@ class BaselineError(UserError):
     """A baseline that cannot be read or written, or a node id that cannot have one.
 
     ``path`` and ``line`` (1-based) are the place of the error, each None if there is no such place.
-    ``also`` holds further errors that were found at the same time.
+    ``step`` is what to do next. ``also`` holds further errors that were found at the same time.
     """
 
     def __init__(
@@ -94,9 +94,15 @@ class Expected(Struct, frozen=True, dict=True):  # the dict is where cached prop
     ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
     ``recorded`` says whether the requested profile was itself recorded. ``own`` are the layers that
     it recorded itself. ``packages`` are the versions of packages that owned places when the file
-    was written. What is not of its ``override`` is of the plain values, which can be older than
-    ``versions``: the compilers ``plain_with`` measured them. Reasons, operations and causes are
-    compared only with what the same compiler measured.
+    was written. Reasons, operations and causes are compared only with what the same compiler
+    measured. What is not of its ``override`` is of the plain values, and the compilers
+    ``plain_with`` measured them. Of this entry, in a file of torch 2.9, ``tt-n150`` is judged by
+    ``breaks`` of ``versions`` (2.11), and by causes of ``plain_with`` (2.9)::
+
+        test_a:
+          graphs: {dynamo: 2}
+          overrides:
+            tt-n150: {torch: "2.11", breaks: []}
     """
 
     values: Values
@@ -147,7 +153,9 @@ class Expected(Struct, frozen=True, dict=True):  # the dict is where cached prop
         """Return whether captured operations can be compared with those measured now.
 
         Another minor version of a compiler captures the same code in different nodes, and another
-        version of a package contains different code. ``packages`` are the current versions.
+        version of a package contains different code. ``packages`` are the current versions of those
+        that own places of the record: one that is missing there has no part in it, whatever the
+        file says for its other tests.
         """
         return same_minor(made_by(layer, versions), self.ops_with(layer)) and all(
             packages.get(name, version) == version for name, version in self.packages.items()
@@ -279,5 +287,5 @@ class Measured:
 
 
 def nodeid_of(file: str, test: str, case: str | None) -> str:
-    """Return the node id of a test, as the inverse of ``split_nodeid``."""
+    """Return the node id of a test, as the inverse of ``store.split_nodeid``."""
     return f"{file}::{test}" if case is None else f"{file}::{test}[{case}]"

@@ -46,8 +46,10 @@ from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.text.files import without_collector
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
+"""A count in decimal digits; not ``010`` or ``1_000``, which YAML 1.1 takes for numbers, too."""
 
 Raw = dict[str, Any]
+"""The keys of a mapping that was checked, with their values."""
 _LINE: Final = "its line"
 """The line of the key of a test, a case or an override, beside what is below it.
 

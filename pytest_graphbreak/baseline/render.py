@@ -31,9 +31,11 @@ LONGEST_CAUSE = 100
 LONGEST_KEY = 1000
 """Maximum number of characters of a key in the form ``key: value``; YAML's own limit is 1,024."""
 
+# Text that needs no quotes, after ``key: `` and inside braces: ``a.py::f``, and ``torch.ones(2)``.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[!-9;-~]|:(?=[!-~])| (?=[!-\"$-~]))*")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_/][\w./()+*=<>-]*(?: [A-Za-z_][\w./()+*=<>-]*)*", re.ASCII)
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+"""Words that are no text for YAML 1.1, or for some readers, unless they are quoted."""
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 
 

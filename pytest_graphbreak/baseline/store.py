@@ -17,6 +17,7 @@ from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.text.files import without_collector
 
 SUFFIX = ".yaml"
+"""The end of the names of baseline files; others in the directory are not read."""
 _BARE = ".~"
 """The end of the name for a test file without a dot, so that ``test_a`` differs from ``test_a.py``.
 """

@@ -33,10 +33,13 @@ DEEPEST = 16
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVERS = yaml.resolver.Resolver.yaml_implicit_resolvers
+"""What unquoted text means in YAML 1.1: by its first character, pairs of a tag and a pattern."""
 _CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)", re.MULTILINE)
+"""A line that git leaves in a conflict: ``<<<<<<< HEAD``, ``=======``, ``>>>>>>> branch``."""
 _UNREADABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+"""A character that YAML does not allow, such as the bell."""
 
 Scalar = ScalarEvent
 """A text, as the parser's own event: ``value``, ``style`` (None or empty: unquoted), two marks."""
@@ -68,6 +71,7 @@ class Sequence(Struct):
 
 Node = Scalar | Mapping | Sequence
 _OURS = (Mapping, Sequence)
+"""The nodes that are made here; a scalar is an event of PyYAML, with marks instead of numbers."""
 
 
 # Events that were parsed have their marks; their types allow None, hence Any.
@@ -134,7 +138,10 @@ def parse(text: str) -> Node:
 
 
 class _Builder:
-    """Makes a tree of the parser's events; ``next_event`` returns one after the other."""
+    """Makes a tree of the parser's events, for one call of ``document``.
+
+    ``next_event`` returns one event after the other. ``depth`` is the level of nesting, from 1 on.
+    """
 
     def __init__(self, next_event: Callable[[], Any]) -> None:
         self.next_event = next_event

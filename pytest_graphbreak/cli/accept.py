@@ -47,8 +47,11 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines
 
 OK, DECLINED = 0, 1
+"""The exit codes; DECLINED also if reports contradict each other."""
 _Filter = Callable[[str], bool]
+"""Whether the test of this node id is wanted."""
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters, and the line separators of Unicode."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,12 +100,15 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
 
 
 class Offer(Struct, frozen=True):
-    """What reports change of a checkout's baselines: ``measured`` is written, ``gone`` dropped."""
+    """What reports change of a checkout's baselines: ``measured`` is written, ``gone`` dropped.
+
+    ``gone`` are whole entries, with what all profiles have of a test.
+    """
 
     together: Union
     measured: list[Measured]
     left_out: LeftOut
-    gone: list[Entry] | None
+    gone: list[Entry]
     changes: Changes
 
     @property
@@ -122,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     each other, 2 if not usable.
     """
     checkout = find_checkout(Path.cwd(), args.graph_budget_dir)
-    with without_collector():
+    with without_collector():  # reports of many tests are read, kept and written
         together = union(_reports(args), runs=checkout.runs == "fail")
         _refuse(together, args.base_profile)
         _refuse_other_checkout(together, checkout)
@@ -148,10 +154,8 @@ def _offer(args: argparse.Namespace, checkout: Checkout, together: Union) -> Off
     baselines = Baselines(checkout.directory)
     is_wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
     measured, left_out = _gather(together, baselines, is_wanted, args.base_profile)
-    gone: list[Entry] | None = None
-    if args.prune:
-        stale = stale_entries(checkout, baselines, together)
-        gone = [entry for entry in stale if is_wanted(entry.nodeid)]
+    stale = stale_entries(checkout, baselines, together) if args.prune else ()
+    gone = [entry for entry in stale if is_wanted(entry.nodeid)]
     changes = preview(checkout.directory, measured, prune=gone, base_profile=args.base_profile)
     return Offer(together, measured, left_out, gone, changes)
 
@@ -167,15 +171,15 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
         return OK
-    question = f"{offer.words} below {display_path(checkout.directory, Path.cwd())}"
+    what = f"{offer.words} below {display_path(checkout.directory, Path.cwd())}"
     asked = len(offer.changed_entries)
     if args.dry_run:
-        say(f"Would write {question}.")
+        say(f"Would write {what}.")
         return OK
     if args.review:
         offer = _review(args, checkout, offer)
-        question = offer.words
-    elif not args.yes and not _is_confirmed(question):
+        what = offer.words
+    elif not args.yes and not _is_confirmed(what):
         say("Nothing is written.")
         return DECLINED
     update(
@@ -183,9 +187,9 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
         offer.measured,
         prune=offer.gone,
         base_profile=args.base_profile,
-        previewed=offer.changes,
+        previewed=offer.changes,  # not planned again
     )
-    say(f"Wrote {question}.")
+    say(f"Wrote {what}.")
     return DECLINED if len(offer.changed_entries) < asked else OK
 
 
@@ -207,9 +211,9 @@ def _review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer
         if answer == "y":
             accepted.add((change.profile, change.nodeid))
         say()
-    names = {nodeid for _, nodeid in accepted}
+    names = {nodeid for _, nodeid in accepted}  # an entry is gone on all profiles at once
     measured = [test for test in offer.measured if (test.profile, test.nodeid) in accepted]
-    gone = None if offer.gone is None else [entry for entry in offer.gone if entry.nodeid in names]
+    gone = [entry for entry in offer.gone if entry.nodeid in names]
     changes = preview(checkout.directory, measured, prune=gone, base_profile=args.base_profile)
     return replace(offer, measured=measured, gone=gone, changes=changes)
 
@@ -318,14 +322,14 @@ def _gather(
     return measured, left_out
 
 
-def _is_confirmed(question: str) -> bool:
+def _is_confirmed(what: str) -> bool:
     """Ask whether to write. Raises ``UserError`` if there is no terminal to ask on."""
     if not sys.stdin.isatty():
         raise UserError(
-            f"would write {question}, and there is no terminal to ask "
+            f"would write {what}, and there is no terminal to ask "
             "on. Nothing is written; --yes writes without asking."
         )
     try:
-        return input(f"Write {question}? [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"Write {what}? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False

@@ -106,6 +106,7 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
 # One log as an item of ``tests`` in the JSON report.
 
 _GUESS: Final = ("graphs", "completed", "stages", "sure", "least", "most", "why")
+"""What the JSON report says of the graphs of one process that no header counts (``guesses``)."""
 
 
 def entry(reading: Reading, completeness: Completeness) -> Plain:

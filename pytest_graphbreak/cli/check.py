@@ -34,6 +34,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines
 
 OK, FAILS = 0, 1
+"""The exit codes of a verdict; without one it is UNUSABLE."""
 LONGEST: Final = 120
 """The length up to which report names are printed in a command; longer ones are described."""
 FULL: Final = 20

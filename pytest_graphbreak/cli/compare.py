@@ -33,6 +33,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain_text
 
 SAME, DIFFERS = 0, 1
+"""The exit codes; DIFFERS only with ``--exit-code``."""
 MOST: Final = 20
 """The number of causes that are shown; the rest are counted."""
 NAMED: Final = 100
@@ -98,6 +99,7 @@ def compare(before: Union, after: Union) -> RunComparison:
             result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
     result.only_before = [nodeid for _, nodeid in earlier.values()]
     result.causes = distinct_findings(changed, lambda finding: finding.key)
+    # What is gone, which has no items in the later record, comes last.
     result.causes.sort(key=lambda finding: (not finding.items, -len(finding.tests)))
     return result
 

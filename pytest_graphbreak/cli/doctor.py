@@ -98,9 +98,9 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     torch, xla, tt, jax = map(version, ("torch", "torch_xla", "pjrt-plugin-tt", "jax"))
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
-    # A machine that has JAX can do without torch.
-    needs_torch = not any(map(here.has, DESCRIPTIONS.values()))
-    yield package("torch", torch, OLDEST_TORCH, "dynamo", needed=needs_torch)
+    # A machine that can count any layer, such as that of JAX, can do without torch.
+    has_a_layer = any(map(here.has, DESCRIPTIONS.values()))
+    yield package("torch", torch, OLDEST_TORCH, "dynamo", needed=not has_a_layer)
     yield from torch_xla(torch, xla, tt, jax)
     yield package("jax", jax, OLDEST_JAX, "jax")
 
@@ -123,7 +123,8 @@ def torch_xla(
     """Check torch_xla and the TT plugin; torch_xla's binary fits only one version of torch."""
     if xla is None:
         yield CheckResult("torch_xla", OK, "not installed: the xla layer is not there")
-    # tt-xla's fork (2.9.0+git...) is built for the torch that tt-xla pins.
+    # With the TT plugin it is tt-xla's fork (2.9.0+git...), built for the torch that tt-xla pins:
+    # its number is not compared.
     elif tt is None and torch is not None and minor(torch) != minor(xla):
         what = f"{xla} was built for torch {minor(xla)}, and torch is {torch}"
         step = f"install torch {minor(xla)}, or torch_xla {minor(torch)}"
@@ -159,7 +160,10 @@ def devices(here: Machine) -> Iterator[CheckResult]:
 
 
 class BadVariable(NamedTuple):
-    """A variable of the environment that changes what can be seen, unless it is ``harmless``."""
+    """A variable of the environment that changes what can be seen.
+
+    It does not with one of the values ``harmless``, nor where the variable ``unless`` is set.
+    """
 
     name: str
     about: str
@@ -167,6 +171,7 @@ class BadVariable(NamedTuple):
     what: str
     do: str = "unset it"
     harmless: tuple[str, ...] = ("", "0", "f", "false", "n", "no", "off")
+    unless: str = ""
 
 
 _DYNAMO_OFF: Final = "Dynamo compiles nothing"
@@ -183,7 +188,12 @@ VARIABLES: Final = (
     BadVariable("JAX_COMPILATION_CACHE_DIR", "jax", NOTE, _CACHED, "unset it for the gate", ("",)),
     BadVariable("TTXLA_LOGGER_LEVEL", "tt", NOTE, _NO_HEADERS, harmless=("DEBUG", "VERBOSE")),
     BadVariable(
-        "PT_XLA_DEBUG_LEVEL", "xla", NOTE, _NO_REPORTS, "unset it, or name a PT_XLA_DEBUG_FILE too"
+        "PT_XLA_DEBUG_LEVEL",
+        "xla",
+        NOTE,
+        _NO_REPORTS,
+        "unset it, or name a PT_XLA_DEBUG_FILE too",
+        unless="PT_XLA_DEBUG_FILE",
     ),
 )
 SHOWN: Final = (
@@ -202,7 +212,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
         value = environ.get(bad.name)
         if value is None or value in bad.harmless or value.lower() in bad.harmless:
             continue
-        if bad.name == "PT_XLA_DEBUG_LEVEL" and environ.get("PT_XLA_DEBUG_FILE"):
+        if bad.unless and environ.get(bad.unless):
             continue
         yield CheckResult(bad.about, bad.state, f"{bad.name} is {value}: {bad.what}", bad.do)
     path = environ.get(TT_DESCRIBED)

@@ -40,7 +40,7 @@ from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
 
-WIDTH = 88
+WIDTH: Final = 88
 """The largest width of the text in columns. Code is never wrapped."""
 
 

@@ -36,6 +36,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine, indent_lines
 
 FIXED, LEFT = 0, 1
+"""The exit codes: nothing is left to fix, or something is."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +79,7 @@ def _check_free(path: Path) -> None:
 
 
 class _Written(Struct):
-    """The patched files: each beside the file that it is a copy of."""
+    """The patched files: each beside the file that it is a copy of. ``write`` is called once."""
 
     target: Target
     search: Search

@@ -108,7 +108,9 @@ def _write(
 EVERY: Final = 0.1
 """The seconds between two redraws: faster is not visible, and slow terminals would take time."""
 _WIDTH: Final = 20
+"""Columns of the bar."""
 _ERASE: Final = "\r\x1b[K"
+"""Back to the beginning of the row, and clear it."""
 
 
 class Progress:
@@ -124,6 +126,7 @@ class Progress:
         self._steps = 0
         self._share = 0.0
         self._drawn = 0.0
+        """When ``move`` drew last."""
 
     def __enter__(self) -> Progress:
         return self

@@ -26,6 +26,7 @@ from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
 
 _TIMEOUT: Final = 900
+"""The usual limit of the time of a run, in seconds."""
 _LONGEST: Final = 1e6
 """The longest timeout in seconds, about eleven days."""
 

@@ -106,7 +106,10 @@ def run(args: argparse.Namespace) -> int:
 def _run_in_child(
     program: UserProgram, root: Path, log: str | None
 ) -> tuple[int, watched.Status | None]:
-    """Run the script in a child; return its exit code and its last status, in both processes."""
+    """Run the script in a child; return its exit code and its last status, in both processes.
+
+    The child returns from here, too, and ends with the command's own end (``run``).
+    """
     channel = watched.Channel()
     pid, mask = watched.fork()
     if pid == 0:
@@ -149,7 +152,9 @@ def _run_here(
 
 
 _FILES = ("json", "markdown", "log")
+"""The options that name a file to write."""
 _MODELS = "pytest_graphbreak.cli.models"
+"""The module that ``--model`` runs as a script."""
 _LIBRARY = "transformers"
 
 

@@ -32,7 +32,9 @@ TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
 CUDA_NODES: Final = "/dev/nvidia[0-9]*"
 
 _CARDS: Final = "class/tenstorrent/tenstorrent!*"
+"""The directories of the cards, below ``/sys``."""
 _CHIPS: Final = {"0x401e": "wormhole", "0xb140": "blackhole"}
+"""The chip of a card by its PCI id."""
 _SYSTEMS: Final = {
     ("n300", 4): "n300-llmbox",
     ("galaxy-wormhole", 32): "galaxy-wh-6u",
@@ -47,6 +49,7 @@ _DESCRIBED: Final = re.compile(
 )
 """The system in the name of a descriptor: ``n300-llmbox_system_desc.ttsys``."""
 _CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
+"""The type of a card with the letter of its variant: ``p150a``."""
 
 
 class DeviceError(UserError):

@@ -30,10 +30,12 @@ from pytest_graphbreak.config.checkout import (
 from pytest_graphbreak.config.typed import GitHubRun, Typed, typed_command
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
+# The values of options and ini keys; what they mean is in docs/reference/options.md.
 DEVICES: Final = ("auto", *reversed(BACKENDS), "cpu", "cuda")
 ISOLATION: Final = ("test", "none")
 TT_LOGS: Final = ("headers", "full", "off")
 WRITING: Final = ("update", "record", "prune")
+"""The options that write baselines: ``--graph-budget-update``."""
 MARKERS: Final = (
     f"max_graphs(n, {', '.join(f'{layer}=n' for layer in LAYERS)}, recompiles=n, breaks=n, "
     "executions=n, reads=n, compiled=n): fail the test if it makes more graphs (on every layer, or "
@@ -106,7 +108,7 @@ _VALUES: Final = {
     "profile": ("NAME", "Name the profile; {device}, {arch} and {torch} are filled in."),
     "device": ("|".join(DEVICES), "Where fixtures compile (default: auto)."),
 }
-"""Options with a value: its name in the help, and the help."""
+"""Options with a value, after ``--graph-budget-``: its name in the help, and the help."""
 _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "": (False, "Same as --graph-budget."),
     "_report": ("", "Same as --graph-budget-report."),
@@ -149,8 +151,9 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     ),
     "_reasons": (True, "false: xla graphs are counted, and not explained."),
 }
-"""Ini keys: the default, whose type is that of the key, and the help."""
+"""Ini keys, after ``graph_budget``: the default, whose type is that of the key, and the help."""
 _TYPES: Final[Mapping[type, Any]] = {bool: "bool", list: "linelist", str: None}
+"""What pytest calls the types of ini keys."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -175,6 +178,7 @@ _DRY: Final = (  # as pytest stores the options, which has both spellings
     *("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test"),
     *("help", "version", "markers"),
 )
+"""The options with which pytest runs no test."""
 
 
 def is_dry(options: Namespace) -> bool:

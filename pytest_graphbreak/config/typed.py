@@ -58,6 +58,7 @@ _SELECTS: Final = {
 
 
 _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
+"""What ``python -m`` takes to start each command."""
 
 
 class GitHubRun(Struct, frozen=True):
@@ -70,6 +71,7 @@ class GitHubRun(Struct, frozen=True):
 _REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
 _PUBLIC: Final = "github.com"
+"""The host that ``gh`` takes if the name of a repository has none."""
 
 
 def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:

@@ -38,6 +38,7 @@ class Limits(TypedDict, total=False):
 
 
 _RUNS: Final = ("executions", "reads")
+"""The keywords that take a number for every layer, or a mapping of layers to numbers."""
 
 
 class CapError(ValueError):

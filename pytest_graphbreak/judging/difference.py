@@ -237,7 +237,7 @@ def _add_runs(sides: Sides) -> None:
     for total in sides.totals:
         if total.kind not in ("execution", "read") or total.growth <= 0:
             continue
-        if {total.layer, None} & explained:  # breaks are counted for all layers: None
+        if {total.layer, None} & explained:  # the total of breaks has no layer: None
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]

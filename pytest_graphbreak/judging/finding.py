@@ -113,13 +113,13 @@ class Finding(Struct, frozen=True):
         return next((item.raised for item in self.items if isinstance(item, Break)), NOWHERE)
 
     @property
-    def graphs(self) -> tuple[str, ...]:
+    def recompiled_graphs(self) -> tuple[str, ...]:
         """The names of the graphs that its recompiles made."""
         return tuple(item.graph for item in self.items if isinstance(item, Recompile))
 
     @property
     def new_condition(self) -> str:
-        """Why functions are recompiled with this one: ``x has shape [3, 4] now``."""
+        """Of a recompile: why callees are recompiled, too: ``x has shape [3, 4] now``."""
         return guards.new_condition(self.items[-1].reason)
 
     @property
@@ -159,7 +159,10 @@ class Finding(Struct, frozen=True):
 
     @property
     def key(self) -> Hashable:
-        """The identity of what happened at its place."""
+        """The identity of what happened at its place.
+
+        On a layer such as inductor, one line can run eagerly for several reasons (``reason_key``).
+        """
         reason = reason_key(self.layer, self.reason) if self.kind == "eager" else ()
         return (self.sign, self.kind, self.layer, self.place_key, *reason)
 

@@ -37,6 +37,7 @@ from pytest_graphbreak.model.record import (
 from pytest_graphbreak.text.numbers import plural
 
 NEW_ENTRY: Final = "a function that was not compiled before"
+"""The reason of a new entry, which no compiler gives."""
 
 
 def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Finding]:
@@ -235,7 +236,7 @@ def _describe_recompile(finding: Finding, recompile: Recompile, record: Record) 
         places = (guard, set_in, NamedPlace("recompiles", without_code))
     return replace(
         finding,
-        name=f"{_again(recompile.layer)} {names_of(finding.graphs)}",
+        name=f"{_again(recompile.layer)} {names_of(finding.recompiled_graphs)}",
         reason=guards.reason(item.reason for item in finding.items),
         stack=(*recompile.stack, recompile.where),
         fix=advice.shorts(recompile, record.graphs),
@@ -278,7 +279,7 @@ _ASKED: Final = {
     "access": "a value was read before it was computed",
     "item": "item(), bool() or float()",
 }
-"""What caused a run or a read."""
+"""What caused a run or a read, by ``LineRuns.cause``."""
 
 
 def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Finding:

@@ -32,8 +32,11 @@ class Folding:
 
     def __init__(self, record: Record, breaks: Sequence[Break]) -> None:
         self._leading: list[Break] = []
+        """The breaks that follow from no other."""
         self._stacks: list[set[tuple[str, ...]]] = []
+        """The functions that each of these, or a follower of it, runs through."""
         self._followers: dict[int, Break] = {}
+        """The leading break of each other one, by the ``id`` of that."""
         for graph_break in breaks:
             leading = (earlier for earlier in self._leading if _break_follows(graph_break, earlier))
             head = next(leading, None)
@@ -76,8 +79,8 @@ class Folding:
             breaks = (leading for leading in self._leading if leading.stack)
             return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
         if rule == "sources":
-            # Since the break, the function that was waited for is a separate graph.
-            # A graph of Dynamo that is not known may be one.
+            # Since the break, the function that was waited for is a separate graph. A source that
+            # is an entry is compiled with or without the break; one that is not known may be one.
             is_entry = any(
                 name not in self._causes or _frame_number(name) in self._entries
                 for name in graph.sources
@@ -200,6 +203,7 @@ class _BreaksAndRecompiles:
     """The breaks and recompiles of a record, by what graphs know of them."""
 
     def __init__(self, record: Record) -> None:
+        # The key of the first break by each frame that it runs through, its function, its reason.
         self._frames: dict[Key, Key] = {}
         self._functions: dict[Key, Key] = {}
         self._reasons: dict[str, Key] = {}

@@ -11,6 +11,7 @@ from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 MOST_VALUES: Final = 6
 """The number of values that a reason names; the rest are counted."""
 
+# What guards say; Dynamo's and those of JAX are reasons as they stand in a record.
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CURRENT = re.compile(r" \(([^()]* now)\)$")  # (x has shape [3, 4] now)
 TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
@@ -40,14 +41,18 @@ _SUBJECTS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
     (_STATIC, lambda _: "value"),
     # at x: float32[3] before, float32[4] now
     (_ARRAY, lambda match: "type" if match["shape"] == match["now"] else "shape"),
+    # aten::add makes f32[5], made f32[4] before
     (_OPERATION, lambda _: "shape"),
+    # 2 <= x.size()[0]
     (_SIZE, lambda _: "shape"),
 )
 """What of a name a reason is about; the first pattern that it has says so."""
 LEFT = re.compile(r"'?___stack(\d+)'?")
 """Dynamo's name for a value that a break left on the stack of the frame."""
-_IMPORTED = re.compile(r"__import_(\w+)")
+_IMPORTED = re.compile(r"__import_(\w+)")  # __import_yolo_dot_head.SCALE == 2
+# Cache line invalidated because L['fn'] got deallocated
 _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
+# ___check_obj_id(fn, ...)
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
@@ -81,12 +86,13 @@ def subject(reason: str) -> str:
 
 
 _OF_FUNCTION: Final = re.compile(r" \([^()]{1,200} of [^()]{1,400}:\d{1,9}\)$")
-"""The function that a reason of JAX ends with."""
+"""The function that a reason of JAX ends with: `` (f of a.py:1)``."""
 _NOW: Final = (
     re.compile(r" (?:is|has shape|has strides|is of) ([^()]{1,200}) now\)?$"),
     re.compile(r" before, (.{1,200}) now$"),
     re.compile(r" went from .{1,200}? to (\[[^\]]{0,200}\]|[^\s,]{1,100})"),
 )
+"""The value that came, in a reason: ``x has shape [3, 4] now``, ``3 before, 4 now``."""
 
 
 def kind(reason: str) -> str:
@@ -96,7 +102,10 @@ def kind(reason: str) -> str:
 
 
 def reason(reasons: Iterable[str]) -> str:
-    """Return reasons of one kind as one: ``another shape of x in each call: [4], [5]``."""
+    """Return reasons of one kind as one: ``another shape of x in each call: [4], [5]``.
+
+    Where no values came, or only one, they are the first and the last of the reasons.
+    """
     texts = list(dict.fromkeys(map(plainly, reasons)))
     if len(texts) == 1:
         return texts[0]

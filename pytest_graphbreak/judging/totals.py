@@ -108,7 +108,8 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     if cap.breaks is not None and len(after.breaks) > cap.breaks:
         yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
     demanding = {layer: limit for layer in after.layers if (limit := cap.graphs(layer))}
-    if after.frames.attempted and not any(after.graphs.values()) and demanding:
+    gave_up = after.frames.attempted and not any(after.graphs.values())
+    if gave_up and demanding:  # said once, of the first layer
         layer, limit = next(iter(demanding.items()))
         yield _total("graph", layer, limit, 0, cap.by)
     # Where no graph is allowed, code that the compiler tried and gave up is lost, too: a reached

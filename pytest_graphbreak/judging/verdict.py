@@ -201,7 +201,7 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
             return None
         if change.kind in ("break", "eager"):
             return "changed"
-        if change.kind != "graph":
+        if change.kind != "graph":  # of recompiles, runs and reads, only numbers are in a baseline
             return None
         if self._is_gone_entry(change):
             return "lost" if self._growth("ops", change.layer) < 0 else "changed"

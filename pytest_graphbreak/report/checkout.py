@@ -27,7 +27,9 @@ from pytest_graphbreak.model.record import Frame
 AROUND: Final = 3
 """The number of lines shown before and after the place."""
 MOST_BYTES: Final = 2 * 2**20
+"""The size of a file above which nothing of it is shown."""
 _LONGEST_LINE: Final = 200
+"""Characters of a line of an excerpt."""
 
 Excerpt = tuple[int, list[str]]
 """The number of the first line, and the lines."""
@@ -76,8 +78,10 @@ class CheckoutSources:
 SLOWEST: Final = 120
 """The time that one call of git may take, in seconds."""
 _GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+# Without context (-U0), so that a hunk has changed lines only.
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
 _FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+# @@ -10,0 +11,2 @@
 _HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LARGEST: Final = 2**22
 """The size of a diff, in bytes, above which nobody looks for one line in it."""
@@ -197,7 +201,10 @@ def _git(directory: Path, *args: str) -> bytes:
 
 
 def read_hunks(diff: str) -> dict[str, tuple[Hunk, ...]]:
-    """Return the hunks of each file of a diff without context."""
+    """Return the hunks of each file of a diff without context.
+
+    A line of a hunk may look like the name of a file (``--- a``), so the lines left are counted.
+    """
     hunks: dict[str, tuple[Hunk, ...]] = {}
     file, lines_left, deleted = "", 0, list[str]()
     for line in diff.split("\n"):

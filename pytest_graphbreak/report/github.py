@@ -43,12 +43,12 @@ def annotations(
     red = dict(by_nodeid(tests))
     causes = root_causes(red.items()).findings
     base = _below(root, workspace or root)
-    number_of = Counter(name for cause in causes for name in cause.tests)
+    causes_of = Counter(name for cause in causes for name in cause.tests)
     commands = []
     for cause in causes[:MOST]:
         first = cause.tests[0]
         words = (
-            _test_words(cause, red[first], causes=number_of[first])
+            _test_words(cause, red[first], causes=causes_of[first])
             if len(cause.tests) == 1
             else _shared_words(cause)
         )
@@ -72,12 +72,13 @@ def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:
     """Yield one workflow command for all tests that pass without a baseline."""
     names = [test.nodeid for test in tests if standing(test) == REPORTED]
     if names:
-        title = f"graph budget: {len(names)} {'test has' if len(names) == 1 else 'tests have'} no "
+        have = "1 test has" if len(names) == 1 else f"{len(names)} tests have"
+        title = f"graph budget: {have} no baseline"
         shown = "\n".join(
             (*names[:MOST], *([f"and {len(names) - MOST} more"] * (len(names) > MOST)))
         )
         text = f"{accept}\n{shown}"
-        yield f"::notice title={workflow_property(title + 'baseline')}::{workflow_message(text)}"
+        yield f"::notice title={workflow_property(title)}::{workflow_message(text)}"
 
 
 def publish(
@@ -132,8 +133,8 @@ def _shared_words(cause: Finding) -> tuple[str, str]:
     names = list(cause.tests[:MOST])
     if number > MOST:
         names.append(f"and {number - MOST:,} more")
-    number_of = detail(f"{extent(cause)}:")
-    lines = (*general_lines(cause), number_of, *(detail(name, 4) for name in names))
+    in_tests = detail(f"{extent(cause)}:")
+    lines = (*general_lines(cause), in_tests, *(detail(name, 4) for name in names))
     tests = f"{number:,} {noun(number, 'test')}"
     return f"graph budget: {tests}, {cause.generalize().title}", _text(lines)
 

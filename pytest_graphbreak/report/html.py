@@ -40,6 +40,7 @@ from pytest_graphbreak.report.standing import (
 from pytest_graphbreak.text.safe import script_json
 
 MOST_STEPS: Final = 200
+"""The number of steps (``graph_budget.steps``) that a page shows of one test."""
 MOST_GRAPHS: Final = 400
 """The number of graphs of one layer that a page lists for one test; a real test had 343."""
 MOST_PASSED: Final = 500

@@ -132,7 +132,7 @@ def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame
         functions.setdefault(recompile.where.key[:2], []).append(recompile)
     for same in functions.values():
         first = same[0]
-        graphs = [name for recompile in same for name in recompile.graphs]
+        graphs = [name for recompile in same for name in recompile.recompiled_graphs]
         follows = all(recompile in followers for recompile in same)
         numbers = "once" if len(graphs) == 1 else f"{len(graphs)} times"
         if len(same) == 1 and not follows:
@@ -146,7 +146,8 @@ def _followers(finding: Finding) -> Iterator[TextLine]:
     if followers:
         yield detail(f"and recompiled with its caller, since {finding.new_condition}:")
     for follower in followers[:MOST_FUNCTIONS]:
-        names = (*follower.graphs[:3], "...") if follower.graphs[3:] else follower.graphs
+        graphs = follower.recompiled_graphs
+        names = (*graphs[:3], "...") if graphs[3:] else graphs
         yield detail(f"{position(follower.where)}   {', '.join(names)}", 2)
     if len(followers) > MOST_FUNCTIONS:
         yield detail(f"... and {plural(len(followers) - MOST_FUNCTIONS, 'more function')}", 2)

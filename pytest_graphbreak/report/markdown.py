@@ -58,10 +58,13 @@ MARK: Final = f"{PAGE_MARK} -->"
 _WIDE: Final = 100
 """Columns of a line of advice: about as many as a comment shows without scrolling."""
 _LONGEST_NAME: Final = 200
+"""Characters of a node id, a label or a note, which is cut in its middle."""
 _NAMES: Final = 10
 """The number of lines of one kind that are listed."""
 _RUNS: Final = 20
+"""The number of runs that are listed with their versions."""
 _LONGEST_MESSAGE: Final = 6_000
+"""Characters of one preformatted block."""
 _UNFOLDED: Final = 20
 """The number of rows of the table that are not folded."""
 _FOLD_END: Final = "\n</details>\n"
@@ -107,7 +110,10 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
 
 
 class BoundedText:
-    """Text that grows as long as it fits into ``limit`` bytes of UTF-8."""
+    """Text that grows as long as it fits into ``limit`` bytes of UTF-8.
+
+    A part that is too long is left out as a whole, and later, shorter ones may still fit.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -1,8 +1,9 @@
 """The causes of failed tests, each once: 220 tests broken by one ``print`` are one finding.
 
 Tests are given as in a report; tests that this process judged come with their verdict. The summary
-of a run, ``check``, the comment, the page and the annotations all use the result, and that of what
-changed in tests that pass.
+of a run, ``check``, the comment, the page and the annotations all use the result.
+
+They also say what changed in tests that pass, which is the second half (``passing_changes``).
 """
 
 from __future__ import annotations
@@ -132,7 +133,10 @@ def extent(cause: Finding) -> str:
 
 
 def places_of_failure(test: TestReport) -> list[object]:
-    """Return a key of each cause of a failed test; none if a cause has no place."""
+    """Return a key of each cause of a failed test; none if a cause has no place.
+
+    A failure whose causes were all shown for earlier tests is cut to their names (``Session``).
+    """
     causes = [*_causes(test)]
     is_placed = all(cause.where.file for cause in causes)
     return [(cause.is_new, cause.place_key) for cause in causes] if is_placed else []
@@ -140,6 +144,7 @@ def places_of_failure(test: TestReport) -> list[object]:
 
 def _causes(test: TestReport) -> Iterator[Finding]:
     """Yield why one test failed, each place once."""
+    # Of several findings at a place the first one stays, as the last that is put in.
     causes = {cause.place_key: cause for cause in reversed(_test_findings(test))}
     for cause in reversed(causes.values()):
         yield replace(cause, growth=_graphs_of(cause, max(growth(test), 0), len(causes)))
@@ -173,22 +178,21 @@ def _test_findings(test: TestReport) -> list[Finding]:
 
 
 def _without_place(words: str) -> Finding:
+    """Return a cause without a place; it is not ``is_new``, since nothing new was seen."""
     return Finding(GONE, "other", reason=words)
 
 
 def _new(findings: Iterable[Finding]) -> list[Finding]:
     """Return what a test's failure reports as new and separately, breaks first."""
-    new = [finding for finding in findings if finding.is_new]
-    several = sum(finding.is_entry for finding in new) > 1
-    # A break in a function tells more than that the function is compiled. It may be unknown which
-    # of several functions is new.
-    return [
-        replace(finding, sign=NEW, reason=finding.reason or NEW_ENTRY, aside="")
-        if finding.sign == MAY_BE_NEW
-        else finding
-        for finding in sorted(new, key=lambda finding: finding.is_entry)
-        if not (several and finding.sign == MAY_BE_NEW)
-    ]
+    # A break in a function tells more than that the function is compiled.
+    new = sorted((item for item in findings if item.is_new), key=lambda item: item.is_entry)
+    if sum(item.is_entry for item in new) > 1:  # it may be unknown which of them is new
+        return [item for item in new if item.sign != MAY_BE_NEW]
+    return [_as_new(item) if item.sign == MAY_BE_NEW else item for item in new]
+
+
+def _as_new(finding: Finding) -> Finding:
+    return replace(finding, sign=NEW, reason=finding.reason or NEW_ENTRY, aside="")
 
 
 def _counts_only(verdict: Verdict, record: Record) -> str:

@@ -61,16 +61,21 @@ def clean(text: str) -> str:
 
 
 class Rows:
-    """The rows of one test, of all runs."""
+    """The rows of one test, of all runs.
+
+    For each run, ``add_baseline`` comes before ``add_seen``, and ``of_graph`` after both.
+    """
 
     def __init__(self, runs: int, shared: Shared) -> None:
         self.rows: list[Plain] = []
         self.shared = shared
         self._runs = runs
+        # Numbers of rows: by ``_key``, by run and cause, by run and the graph of a recompile.
         self._index: dict[tuple[str, ...], int] = {}
         self._of_cause: dict[tuple[int, Key], int] = {}
         self._of_graph: dict[tuple[int, str, str], int] = {}
         self._causes: dict[int, Mapping[tuple[str, str], Key]] = {}
+        """The cause of each graph of a run (``cause_keys``)."""
 
     def add_baseline(self, run: int, values: Values | None) -> None:
         """Add the places of the baseline of this run, including those that are gone."""
@@ -128,7 +133,7 @@ class Rows:
         if finding.where != NOWHERE:
             row["at"] = self.shared.frame(finding.where)
         row["try"] = self.shared.text(finding.fix[0]) if finding.fix else None
-        row["graphs"] += map(clean, finding.graphs)
+        row["graphs"] += map(clean, finding.recompiled_graphs)
         calls = [frame for frame in finding.stack if frame not in (NOWHERE, finding.where)]
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
@@ -150,7 +155,7 @@ def _key(finding: Finding) -> tuple[str, ...]:
     """Return the key of the row of a finding, which is the same in each run."""
     place = ("", "") if finding.where == NOWHERE else place_of(finding.where)
     if finding.is_of(Break) or finding.is_of(Eager):
-        # as in a baseline: only the place
+        # As in ``add_baseline``, whose row it joins.
         return (finding.kind, *place, *reason_key(finding.layer, writable(finding.reason)))
     return (
         "graph",

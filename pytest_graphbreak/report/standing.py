@@ -31,7 +31,7 @@ def standing(test: TestReport) -> str:
     """Return the standing of a test for a reader: its verdict, or what replaces it."""
     verdict = test.verdict
     if verdict == "new" and test.failed_by != "gate":
-        # Of a test marked xfail nothing is recorded while it fails, and nothing is missing.
+        # Of a test that fails by itself, or is marked xfail, nothing is recorded or missing.
         return REPORTED if test.outcome == "passed" else "none"
     if verdict == "none" and test.outcome in ("passed", "xpassed"):
         record = test.record

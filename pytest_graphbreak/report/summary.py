@@ -47,7 +47,10 @@ _REMOVE = "remove the entries of tests that are gone"
 
 
 class Outcome(Struct):
-    """The results of a run, for the summary and the report."""
+    """The results of a run, for the summary and the report.
+
+    ``Session`` makes it when it begins, and fills it when the last test has ended.
+    """
 
     profile: str
     settings: Settings

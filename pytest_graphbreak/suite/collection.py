@@ -41,7 +41,10 @@ class CollectedTests(Struct):
 
 
 class Collector:
-    """A pytest plugin object that watches collection and fills a ``CollectedTests``."""
+    """A pytest plugin object that watches collection and fills a ``CollectedTests``.
+
+    pytest reports the files, then deselects; a worker of xdist sends the result at its end.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.collected = CollectedTests()

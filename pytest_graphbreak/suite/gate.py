@@ -41,6 +41,7 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._logs_tt = False
+        """Whether the log of the TT plugin is on already."""
 
     @cached_property
     def device(self) -> Device:

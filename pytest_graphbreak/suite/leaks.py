@@ -42,11 +42,17 @@ class Leaked(Struct, frozen=True):
 
 
 class Leaks:
-    """Follows one test after the other, in the thread that runs them."""
+    """Follows one test after the other, in the thread that runs them.
+
+    Of each: ``begin`` and ``end`` around its call, ``add_settings`` for its record, and ``settle``
+    after its tear-down. What a fixture or an import changes meanwhile is taken into ``_before``
+    (``_adopt``), and so is no change of the test.
+    """
 
     def __init__(self) -> None:
         self._test = ""
         self._puts_back = True
+        # All settings before the call and after it; None outside of a test, or if unreadable.
         self._before: Snapshot | None = None
         self._after: Snapshot | None = None
         self._changed: list[Key] = []

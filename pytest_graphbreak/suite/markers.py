@@ -72,6 +72,7 @@ def marked_budget(item: pytest.Item) -> GraphBudgetMark:
 
 
 _KINDS: Final = {"gate": bool, "isolate": bool, "reason": str}
+"""The keywords of ``graph_budget`` with their types."""
 
 
 def _wrong(mark: pytest.Mark) -> str:

@@ -99,6 +99,9 @@ class Phases:
 
     Its wrappers of set-up and tear-down are the innermost of all plugins' (``trylast``), as is that
     of the call in ``plugin``; that of fixtures is the outermost.
+
+    Each of the three calls ``set_detail``, since the observers are those of the process: a run of
+    pytest inside a test tells them its own.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -106,10 +109,13 @@ class Phases:
         self._settings = gate.settings
         self._setting_up: pytest.Item | None = None
         self._around_setup: Measurement | None = None
-        """What the set-up compiles until the window of the test opens."""
+        """What the set-up compiles until the window opens, or to its end: closing twice is fine."""
         self._window: TestWindow | None = None
         self._window_of: pytest.Item | None = None
         self._leaks: Leaks | None = None
+        """From the first call on: ``begin`` and ``end`` of each call, then ``add_settings`` for its
+        record, and ``settle`` after the tear-down. ``fixture`` may come at any time.
+        """
         self._fault = ""
         """The error in the baseline file of the test."""
 

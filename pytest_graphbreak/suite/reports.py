@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
 
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+# DEBUG    torch.__trace:_internal.py:1310
 _EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
 
 

@@ -75,7 +75,10 @@ def _is_on_github() -> bool:
 
 
 class Tally(Struct):
-    """The results of one test, of its last attempt only."""
+    """The results of one test, of its last attempt only.
+
+    ``outcome`` is None until a report says one: then its process died. ``data`` is its entry.
+    """
 
     attempts: int = 0
     outcome: str | None = None
@@ -92,9 +95,11 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
+        """The tests that began, by node id."""
         self._first_test_of: dict[Hashable, str] = {}
         """The test whose failure tells of a cause in full."""
         self.written: Path | None = None
+        """The report, once it is written."""
         self._is_whole = False
         self.outcome = summary.Outcome(
             profile=gate.profile,

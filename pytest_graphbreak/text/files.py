@@ -79,6 +79,7 @@ RESULT_KEY: Final = "written_by"
 _HEAD: Final = 4096
 """Bytes in which a mark is looked for: after ``#!`` and the line of the encoding."""
 
+# How each kind of file begins that a command writes, and may replace.
 SCRIPT: Final = re.compile(f"(?:\ufeff)?(?:[^\r\n]*(?:\r\n?|\n)){{0,2}}# {HEADER}".encode())
 LOG: Final = re.compile(f"# {HEADER}run --log`".encode())
 PAGE: Final = re.compile(f"(?:<!doctype html>\n)?{PAGE_MARK}".encode())
@@ -92,6 +93,7 @@ _KINDS: Final = {
     REPORT: "a report written",
     RESULT: "a result written",
 }
+"""What a file with another beginning is not: ``not a report written by graphbreak``."""
 
 
 def is_ours(path: Path, command: str = "") -> bool:
@@ -173,7 +175,7 @@ def put(path: Path, data: bytes) -> None:
 
 def probe(path: Path) -> None:
     """Raise ``OSError`` if a file of this name could not be written; nothing is left behind."""
-    if os.path.lexists(path):
+    if os.path.lexists(path):  # ``put`` replaces it, by a file beside it
         if not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied", str(path))
         path = path.with_name(f".graphbreak-{os.getpid()}")

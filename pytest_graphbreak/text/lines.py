@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LONGEST: Final = 1024 * 1024
 """Bytes of a line that are read at a time: constants of MLIR have megabytes without an end."""
 
-_LONGEST_MARK: Final = 6
 _GZIP: Final = b"\x1f\x8b"
 _OTHERS: Final = {
     b"BZh": ("with bzip2", "bzip2 -dc FILE"),
@@ -38,6 +37,8 @@ _OTHERS: Final = {
     codecs.BOM_UTF16_LE: ("as UTF-16", "iconv -f utf-16 -t utf-8 FILE"),
     codecs.BOM_UTF16_BE: ("as UTF-16", "iconv -f utf-16 -t utf-8 FILE"),
 }
+"""The first bytes of other forms, how that is packed, and the command that unpacks it."""
+_LONGEST_MARK: Final = max(map(len, (_GZIP, *_OTHERS)))
 
 
 def is_packed(head: bytes) -> bool:

@@ -22,7 +22,6 @@ Kind = Literal[
     "gone",
     "lost",  # gone, and a loss
     "changed",
-    "known",
     "place",
     "source",
     "call",  # what led to a place
@@ -36,12 +35,16 @@ Kind = Literal[
 ]
 
 LEVELS: Final[dict[str, Kind]] = {
+    # Verdicts, outcomes of tests, and first words of lines of the summary and of commands.
     **dict.fromkeys(("error", "over", "lost", "unmeasured", "crashed"), "bad"),
     **dict.fromkeys(("UNVERIFIED", "PROBLEM"), "bad"),
     **dict.fromkeys(("new", "changed", "stale", "note", "looser", "settings"), "warning"),
     **dict.fromkeys(("improved", "recorded", "updated", "pruned", "verified", "ok"), "good"),
 }
-"""The urgency of a line that begins with one of these words."""
+"""The kind of a line that begins with one of these words.
+
+The verdict ``lost`` is as bad as ``over``; the kind of that name is of a single place.
+"""
 
 
 class TextLine(Struct, frozen=True):
@@ -91,17 +94,12 @@ def list_lines(word: str, items: Iterable[str], most: int) -> Iterator[TextLine]
         yield label_line(word, f"... and {len(texts) - most:,} more")
 
 
-SIGNS: Final[dict[str, Kind]] = {
-    "+": "new",
-    "-": "gone",
-    "~": "changed",
-    "?": "changed",
-    "=": "known",
-}
+SIGNS: Final[dict[str, Kind]] = {"+": "new", "-": "gone", "~": "changed"}
+"""The signs of ``judging.finding``; the others tell no change for sure, and are of kind text."""
 
 
 def sign_line(sign: str, text: str, name: str = "") -> TextLine:
-    """Return a line marked as new, gone, changed or known; ``name`` is a column before the text."""
+    """Return a line marked as new, gone or changed; ``name`` is a column before the text."""
     return TextLine(text, SIGNS.get(sign, "text"), 2, f"{sign} {name}")
 
 

@@ -16,6 +16,7 @@ import re
 from typing import Final
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""A colour, or another code for a terminal."""
 
 _RANK: Final = re.compile(
     r"\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):"
@@ -25,6 +26,7 @@ _RANK: Final = re.compile(
     r"(?:\x1b\[[\d;]*m)* ",
     re.A,
 )
+# (  12.345s) [        421D1300]
 _THREAD: Final = re.compile(r"\[ *([^\[\]\r\n]{1,16})\] *$")
 
 REACH: Final = 4096

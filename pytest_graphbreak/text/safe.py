@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 _LEGACY_COMMAND = "##["
+"""The beginning of a command that a runner of GitHub Actions obeys, as ``::`` (``console``)."""
 _INLINE = re.compile(r"[^\w\s\-+=/:.,\[\]]|(?<![^\W_])_|_(?![^\W_])")
 """Characters that markdown may read as structure; an underscore only at the edge of a word."""
 _LINK = re.compile(r"(www|https?|ftp)([.:])", re.IGNORECASE)

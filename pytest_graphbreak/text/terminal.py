@@ -22,6 +22,7 @@ from pytest_graphbreak.text.output import Kind, TextLine
 NARROWEST: Final = 40
 """The width in columns below which nothing is wrapped, since it would not be easier to read."""
 
+# A word of a shell's command, with its quotes: --args='--steps 3'
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
 """Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
@@ -31,7 +32,7 @@ _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """The positions at which a path or node id that is wider than the terminal may be broken."""
 
 Markup = tuple[str, ...]
-"""Colours in pytest's words: ``red``, ``bold``."""
+"""Colours in the words of pytest's writer: ``red``, ``bold``; their codes are in ``_CODES``."""
 
 
 class LineStyle(NamedTuple):
