@@ -80,7 +80,9 @@ def _lines_that_set(
 
     Each comes with whether it is one that sets it first: of a class, a constructor, a module.
     """
-    # A node, whether it sets first, and the plain variables that are the attribute or the global.
+    # A node, whether it sets first, and the plain variables that are the attribute or the global:
+    # ``scale`` sets the attribute in the body of a class; in a function it is a local, except
+    # after ``global scale``.
     todo: list[tuple[ast.AST, bool, Set[str]]] = [(tree, True, global_names)]
     while todo:
         node, is_first, variables = todo.pop()

@@ -86,11 +86,17 @@ class Observer(ABC):
         return nullcontext()
 
     def join(self, record: Record, others: Mapping[str, Record]) -> Record:
-        """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
+        """Return this layer's record, with what ``others``, by layer, saw of the same graphs.
+
+        It is called for each process by itself: tt has its causes from xla.
+        """
         return record
 
     def complete(self, record: Record) -> Record:
-        """Return a record of all layers and child processes, with what follows for this layer."""
+        """Return a record of all layers and child processes, with what follows for this layer.
+
+        It is called once, after ``join``: inductor has the places of its graphs from Dynamo's.
+        """
         return record
 
     def follows_fork(self) -> bool:

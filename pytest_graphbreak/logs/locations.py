@@ -22,15 +22,20 @@ from typing import Final
 from pytest_graphbreak.text import prefixes
 
 _ALIAS: Final = re.compile(r"#loc(\d*) = loc\(([^\n]*)", re.A)
+"""``#loc5 = loc("forward"(#loc1))``: the number of an alias, and the rest of its line."""
 _PLAIN: Final = re.compile(r'"([^"\n]{1,4096}\.py)":(\d{1,9})', re.A)
+"""``"/home/me/model.py":12`` anywhere in a text."""
 _FILE: Final = re.compile(r'"([^"]*\.py)":(\d{1,9})(?::\d+)?$', re.A)
+"""``"/home/me/model.py":12:0``: a location that is nothing but a line."""
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
+"""``"forward"(#loc1)``: a name, and the location that it is given to."""
 _CALLSITE: Final = "callsite("
 _REFERENCE: Final = re.compile(r"#loc(\d*)", re.A)
 _PACKED: Final = re.compile(
     r"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d{1,9})\|",
     re.A,
 )
+"""The op's name of tt-xla's older path, as above: the line that runs is after the function."""
 _OP: Final = re.compile(r"(?:aten|prims|torch|xla)__(?!device_data)")
 """The ops that torch_xla lowered, but for ``device_data``: inputs, placed where they were made."""
 
@@ -108,16 +113,21 @@ class Locations:
         depth: int,
         name: str = "",
     ) -> Place | None:
-        """Return the innermost frame of a location that is the user's; callsites run outwards."""
+        """Return the innermost frame of a location that is the user's; callsites run outwards.
+
+        ``resolved`` has the frames of aliases seen before, ``name`` is what names this location.
+        """
         if depth == 0:
             return None
         body = body.strip()
         reference = _REFERENCE.fullmatch(body)
         if reference is not None:
+            inner = self._aliases.get(reference[1], "")
+            if _FILE.match(inner):  # several functions of one line may name it, each for itself
+                return self._innermost(inner, is_user, resolved, depth - 1, name)
             if body not in resolved:
                 resolved[body] = None  # a location that contains itself ends here
-                inner = self._aliases.get(reference[1], "")
-                resolved[body] = self._innermost(inner, is_user, resolved, depth - 1, name)
+                resolved[body] = self._innermost(inner, is_user, resolved, depth - 1)
             return resolved[body]
         if match := _FILE.match(body):
             file = prefixes.text(match[1])

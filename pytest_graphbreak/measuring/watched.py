@@ -38,6 +38,7 @@ _PASSED: Final = frozenset(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 )
+"""The signals that are passed on to the script."""
 _FREE_SECONDS: Final = 0.5
 _MOST_SHARE: Final = 0.05
 """The share of the script's time, beside some free seconds, that sending may take in all.
@@ -104,7 +105,8 @@ class Reporter(Listener):
         if NOTIFIER.listener is NOBODY:  # else this process is itself the child of a test
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
-            # The state is sent before the process ends, or becomes another program.
+            # The state is sent before the process ends, or becomes another program. It waits for no
+            # other thread's lock: nothing comes after it, and the file is replaced in one step.
             send = note_hook(self._sender(state), do_nothing)
             self._patches.append(Patch(os, name, send))
         return self
@@ -209,6 +211,8 @@ def complete_record(status: Status | None, code: int) -> Record:
     if seen.state == REPLACED:
         why = "the script became another program (os.exec), and what that compiled is not counted"
         return replace(seen.record, errors=(*seen.record.errors, why))
+    # A script that was killed or failed is told by its exit code; one that seems to have done well
+    # must not pass with a count that may be too low.
     why = "the script ended without notice, so what it compiled last may not be counted"
     if code == 0:
         return replace(seen.record, errors=(*seen.record.errors, why))

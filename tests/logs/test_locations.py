@@ -29,6 +29,16 @@ def test_the_innermost_line_that_is_not_torch(sources: Sources) -> None:
     assert places(STACKS, sources) == {("/root/tt-xla/net.py", 3, "forward"): 2}
 
 
+def test_functions_that_share_a_line_keep_their_names(sources: Sources) -> None:
+    text = (
+        b'#loc1 = loc("/root/net.py":3:0)\n#loc2 = loc("forward"(#loc1))\n'
+        b'#loc3 = loc("<lambda>"(#loc1))\n#loc4 = loc("aten__mm"(#loc2))\n'
+        b'#loc5 = loc("aten__sin"(#loc3))\n'
+    )
+    found = places(text, sources)
+    assert found == {("/root/net.py", 3, "forward"): 1, ("/root/net.py", 3, "<lambda>"): 1}
+
+
 def test_of_a_large_module_so_many_aliases_are_read(
     sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:

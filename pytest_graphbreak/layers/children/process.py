@@ -1,8 +1,8 @@
 """Watches what a child process of a test compiles, and reports it to the test.
 
-The report is written at the end of each compilation, so that a child
-that is killed loses only what it was doing, and when the process ends in order. Runs of compiled
-graphs are told as they happen.
+The report is written whenever a compilation ends, so that a child that is killed loses only the
+compilation that it was at, and once more when the process ends in order. Runs of compiled graphs
+are told as they happen.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Child(Listener):
         self._places = places
         self._run_counts: RunCounts | None = None
         self._numbers: dict[tuple[int, Any], int] = {}
-        """The index in ``_run_counts`` of each compiled function, by ``id()``, and place."""
+        """The index in ``_run_counts`` of each compiled function, by ``id()``, and key: the place
+        and the thread that call it. Index 0 is for runs that could not be counted."""
         self._is_silent = False
         """Whether some compilations do not notify us."""
         self.about_children = About(self._node.path, test.root, test.owner, test.infra)
@@ -88,8 +89,8 @@ class Child(Listener):
             self._run_counts.counts[number] += 1
 
     def _first_run(self, compiled: CountedFunction, key: Any) -> int:
-        """Return the number of a place and a thread that call a compiled function first."""
-        number = 0  # which makes the runs unknown: see ``spool``
+        """Return the index for a compiled function and a key of it that were not met before."""
+        number = 0  # a count there makes all runs of this process unknown
         with guard():
             self._begin_to_count_runs()
             if self._run_counts is not None:
@@ -106,7 +107,7 @@ class Child(Listener):
 
     def end(self) -> None:
         """Write the last report, at each of the ways in which a process ends."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid:  # a fork of it, which inherited what calls this
             return
         self._turn.take(partial(self._write, final=True), READER_WAIT)
 
@@ -122,14 +123,17 @@ class Child(Listener):
     def _write(self, final: bool) -> None:
         with guard():  # the child itself must not fail from this
             record = self._record(final)
-            must_report = self._is_silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
-            if not (record.active or ran or must_report) or not is_alive(self._test.owner):
+            has_news = record.active or ran
+            is_known = self._is_silent or self._written is not None
+            if not (has_news or is_known):  # nothing to tell of: the test need not know of it
                 return
-            if record == self._written and not final:
+            is_repeated = record == self._written and not final
+            if is_repeated or not is_alive(self._test.owner):
                 return
             self._written = record
             self._begin_to_count_runs()
+            # On a device, or where we are not notified, more may be compiled up to the last report.
             has_device = self._is_silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=has_device)
 

@@ -16,7 +16,8 @@ from pytest_graphbreak.model.stacks import Line
 NO_CODE: Final = Line("", 0, "")
 Inlined = tuple[str, ...]
 """What called each function that Dynamo traced between the compiled one and a break, outermost
-first: empty for a plain call, else ``generator``, ``method``, ``callback``, ``operator``."""
+first: "" for a plain call, else ``generator``, ``method``, ``callback``, ``operator``, ``unknown``.
+``("", "callback")``: a function called as usual gave ``map`` the one that breaks."""
 UNKNOWN: Final = "unknown"
 UNTOLD: Final[Inlined] = (UNKNOWN,)
 """The value where nothing is known of these functions, as in a log."""
@@ -100,7 +101,8 @@ class Made(Struct, frozen=True, eq=False):
     """A graph that the backend made. ``after_break`` says that a graph break ended it.
 
     ``bucket`` counts from 0 where DDP cut one captured graph into ``buckets``.
-    A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is that of ``Graph``.
+    A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is as in
+    ``model.record.Graph``; ``number`` counts the graphs of its attempt from 0.
     """
 
     attempt: Attempt

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.faults import or_else
-from pytest_graphbreak.layers.jax.calls import lines
 from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.executables import Executable, HostCallback
-from pytest_graphbreak.layers.jax.functions import LIBRARIES, home
+from pytest_graphbreak.layers.jax.functions import LIBRARIES
+from pytest_graphbreak.layers.jax.interruptions import Interrupted
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
@@ -27,17 +24,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.model.stacks import Line, of_traceback, since_test, users
-
-
-class Interrupted(Struct, eq=False):
-    """Code that was not compiled: it asked for the value of a traced array, or XLA refused.
-
-    ``stack`` runs from the outermost frame inwards, to the line that asked.
-    """
-
-    reason: str
-    stack: tuple[Line, ...]
+from pytest_graphbreak.model.stacks import Line, since_test, users
 
 
 class MissedExecutable(Struct, eq=False):
@@ -128,7 +115,7 @@ class _EventReader:
             where=stack[-1] if stack else NOWHERE,
             reason=self._reason(program),
             stack=stack,
-            cached="compiled",
+            cached="compiled",  # what was loaded is no graph
             seconds=round_seconds(program.seconds),
         )
 
@@ -138,6 +125,7 @@ class _EventReader:
             return program.reason
         if program.cause == "aot":
             return f"{program.name}, compiled ahead of its calls"
+        # Without a function of the user's to name, a plain call of jit has its program's name.
         if program.defined is None or LIBRARIES.search(program.defined.file):
             return program.reason or (program.name if program.cause == "jit" else "")
         where = self._places.frame(*program.defined)
@@ -208,53 +196,3 @@ def _load_notes(loaded: int, compiled: int) -> Iterable[str]:
             f"jax: compiled {compiled}, loaded {loaded} from JAX's persistent cache: what is "
             "loaded is not counted, so the count depends on what is in that cache"
         )
-
-
-# Code that cannot be compiled: it asks for the value of an array while JAX traces.
-#
-# JAX raises then. The exception is seen where it leaves the call of ``jit``: exceptions that JAX
-# raises and catches itself, as it does to try things out, are none of our business.
-
-ASKED: Final = {
-    "TracerBoolConversionError": "by bool(): if, while, and, or, not and assert do so",
-    "TracerIntegerConversionError": "as an index: range() and lists do so",
-    "TracerArrayConversionError": "by NumPy",
-    "NonConcreteBooleanIndexError": "to know how many elements a boolean mask takes",
-    "ConcretizationTypeError": "by item(), float(), int(), or as a shape",
-}
-"""The ways to ask for the value of a traced array, by the class of ``jax.errors``."""
-
-# jax/_src/traceback_util.py, and the functions of jax/_src/pjit.py that it wraps (of 0.10).
-_BOUNDARY: Final = "reraise_with_filtered_traceback"
-_JIT: Final = ("cache_miss", "jit_trace", "jit_lower")
-
-
-def is_jit_boundary(frame: FrameType | None) -> bool:
-    """Return whether a frame is the edge of a call of ``jit`` that an exception is passing."""
-    if frame is None or frame.f_code.co_name != _BOUNDARY:
-        return False
-    return getattr(frame.f_locals.get("fun"), "__name__", "") in _JIT
-
-
-def stop_reason(error: BaseException) -> str:
-    """Return ``the value of a traced array is asked for by bool()``; empty for other exceptions."""
-    errors: Any = sys.modules.get("jax.errors")
-    for name, how in ASKED.items():
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(type(error), kind):
-            return f"{name}: the value of a traced array is asked for {how}"
-    return ""
-
-
-def refusal(name: str, error: BaseException) -> str:
-    """Return what XLA said when it could not compile a function."""
-    text = or_else("", str, error).strip().split("\n")[0]
-    return f"XLA cannot compile {name}: {text or type(error).__name__}"
-
-
-def stop_stack(error: BaseException, frame: FrameType | None) -> tuple[Line, ...]:
-    """Return the frames from the outermost to the one that asked, without JAX's at the end."""
-    inner = [*of_traceback(error.__traceback__)[1:]]
-    while inner and inner[-1].file.startswith(home()):
-        inner.pop()
-    return (*lines(frame), *inner)

@@ -24,11 +24,15 @@ _DEEPEST: Final = 32
 """The most wrappers that are taken off a function."""
 
 
+_NO_DIRECTORY: Final = "\0"
+"""What no path begins with."""
+
+
 @cache
 def home() -> str:
-    """Return the directory of jax, with a separator at its end."""
+    """Return the directory of jax, with a separator at its end, or what no file is in."""
     file = getattr(sys.modules.get("jax"), "__file__", None) or ""
-    return os.path.join(os.path.dirname(file), "") if file else "\0"
+    return os.path.join(os.path.dirname(file), "") if file else _NO_DIRECTORY
 
 
 def is_own(fun: Any, direct: bool) -> bool:
@@ -36,9 +40,9 @@ def is_own(fun: Any, direct: bool) -> bool:
 
     ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` and ``jax.jit(jax.vmap(jnp.sin))``
     are the user's doing. Those of JAX are bare functions, and their name resolves to what ``jit``
-    made of them. ``direct``: JAX calls it.
+    made of them. ``direct``: a function of JAX calls it, besides those that wrap each call.
     """
-    if getattr(fun, "_apply_primitive", False):
+    if getattr(fun, "_apply_primitive", False):  # JAX's mark of a primitive called outside of jit
         # This primitive is a whole function of the user's, taken from ``jax.export``.
         return str(getattr(fun, "__name__", "")) != "call_exported"
     code = code_of(fun)
@@ -50,7 +54,7 @@ def is_own(fun: Any, direct: bool) -> bool:
     name = str(getattr(function, "__qualname__", ""))
     if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
         return direct
-    if "<" in name:
+    if "<" in name:  # a lambda of one of JAX's modules, to which no name leads
         return True
     by_name: Any = sys.modules.get(str(getattr(function, "__module__", "")))
     for part in name.split("."):
@@ -59,7 +63,10 @@ def is_own(fun: Any, direct: bool) -> bool:
 
 
 def is_of_library(fun: Any) -> bool:
-    """Return whether a library wrapped the arguments of a call, in pytrees and names of its own."""
+    """Return whether a library made this function, by the file that its code is in.
+
+    Such a wrapper hands on the arguments of a call in pytrees and names of its own.
+    """
     code = getattr(fun, "__code__", None)  # equinox has a function, nnx an object with one inside
     file = getattr(sys.modules.get(type(fun).__module__), "__file__", None) or ""
     return bool(LIBRARIES.search(file if code is None else code.co_filename))

@@ -19,16 +19,12 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook, Patch, caller, note_hook
 from pytest_graphbreak.layers.imports import ImportWatch
-from pytest_graphbreak.layers.jax import explain, private
+from pytest_graphbreak.layers.jax import interruptions, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, find_call
 from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.executables import Executable, read_module
-from pytest_graphbreak.layers.jax.explain import (
-    Event,
-    Interrupted,
-    MissedExecutable,
-    SensorFault,
-)
+from pytest_graphbreak.layers.jax.explain import Event, MissedExecutable, SensorFault
+from pytest_graphbreak.layers.jax.interruptions import Interrupted
 from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
@@ -149,11 +145,11 @@ class JaxSensors:
         """Handle that JAX prepares an exception which leaves one of its functions."""
         error, frame, noted = args[0], caller(), self._local.last_raised
         is_noted = noted is not None and noted() is error  # it passes the edge of each outer call
-        if is_noted or not explain.is_jit_boundary(frame):
+        if is_noted or not interruptions.is_jit_boundary(frame):
             return
-        if why := explain.stop_reason(error):
+        if why := interruptions.stop_reason(error):
             self._local.last_raised = weakref.ref(error)
-            self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
+            self.events.append(Interrupted(why, interruptions.stop_stack(error, frame)))
             NOTIFIER.listener.on_event()
 
     # One program for each call of compile_or_get_cached.
@@ -184,7 +180,9 @@ class JaxSensors:
             return executable
         except Exception as error:
             with guard(partial(self.sensor_failed, "programs")):
-                self.events.append(Interrupted(explain.refusal(program.name, error), program.stack))
+                self.events.append(
+                    Interrupted(interruptions.refusal(program.name, error), program.stack)
+                )
             raise
         finally:
             del local.is_xla_asked[depth:]

@@ -31,14 +31,14 @@ class Meter:
         """The graphs that we caused."""
         self._seen = native.Compiles(0, ())
         self._patch: Patch | None = None
-        self.gaps = 0
+        self.missed_clearings = 0
         """How often the metric was cleared before its last value could be read."""
 
     def total(self) -> int:
         """Return the graphs compiled so far, without our own. Only differences have a meaning."""
         after = native.compiles()
         if not _continues(self._seen, after):
-            self.gaps += 1
+            self.missed_clearings += 1
         self._seen = after
         return after.graphs + self._cleared - self._excluded
 
@@ -76,7 +76,7 @@ class Meter:
 
     def _keep_count(self, args: tuple[Any, ...]) -> None:
         self._before_clear()
-        self.total()  # this reads ``_seen``, and counts a gap that there may be
+        self.total()  # this reads ``_seen``, and may find that a clearing was missed
         self._cleared += self._seen.graphs
         self._seen = native.Compiles(0, ())
 

@@ -3,8 +3,8 @@
 A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy tensors,
 ``openxla``, forward and backward, in every thread. ``meter`` reads it, ``events`` notes each one
 with what was going on, as ``sensors`` tell and torch_xla reports (``debug_file``, ``reports``),
-``explain`` says of each graph why it exists. ``private`` keeps the caches of tests apart and holds
-the names of torch_xla that are called.
+``explain`` says of each graph why it exists. ``isolation`` keeps tests apart; ``private`` holds the
+names of torch_xla that are called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.faults import guard, or_else
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.locks import READER_WAIT
 from pytest_graphbreak.layers.private_names import MissingName
@@ -25,6 +25,7 @@ from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
+from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.merging import record_of
@@ -42,11 +43,6 @@ LOADED: Final = (
     "give xr.initialize_cache an empty directory for each gated run"
 )
 
-_AT_WORK: Final = (
-    f"the device was at work for more than {native.PATIENCE:g} s {{}} the test: "
-    "what runs that long is not counted"
-)
-
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
 """The causes of graphs that compute what was asked for and nothing else.
 
@@ -55,21 +51,20 @@ A ``sync`` computes all that is pending, including what an earlier test has left
 
 _sensors = XlaSensors()
 _recorder = _sensors.recorder
-_cache_keys = native.CacheKeys()
 
 
 class XlaObserver(Observer):
     """Watches the xla layer. Safe to use even if torch_xla is not installed.
 
-    Without ``reasons`` graphs are counted and not explained: ``graph_list`` is
-    empty, and torch_xla is not asked to report its compilations.
+    Without ``reasons`` graphs are counted and not explained: ``graph_list`` is empty, and torch_xla
+    is not asked to report its compilations. ``measuring.measure`` sets that and ``runs`` anew.
     """
 
     layer = LAYER
 
     def __init__(self, reasons: bool = True) -> None:
         self.reasons = reasons
-        self._isolation: _Isolation | None = None
+        self._isolation: Isolation | None = None
 
     def open(self, places: Places) -> XlaWindow:
         isolation, self._isolation = self._isolation, None
@@ -83,7 +78,7 @@ class XlaObserver(Observer):
         """
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
-        self._isolation = _Isolation(key, self.reasons)
+        self._isolation = Isolation(key, self.reasons, _sensors)
 
     def follows_fork(self) -> bool:
         """Return False if the device is open: only the parent's threads can use it."""
@@ -111,87 +106,6 @@ class XlaObserver(Observer):
         return False
 
 
-class _Isolation:
-    """The isolation of one test from the others, from ``isolate`` to the end of its window.
-
-    ``errors`` say what makes its counts unsure in any case, ``not_isolated`` what does
-    so only for a graph that computes all that is pending.
-    """
-
-    def __init__(self, test: str, reasons: bool) -> None:
-        self.errors: list[str] = []
-        self.not_isolated: list[str] = []
-        self._test = test
-        self._reasons = reasons
-        self._cache_key: str | None = None
-        if native.is_loaded() and self._settle():
-            self._push()
-
-    @contextmanager
-    def exclude(self) -> Iterator[None]:
-        """Set up a fixture of wider scope inside, without the cache key of this test.
-
-        What that fixture leaves pending is computed and charged to nobody, unless the test had left
-        something pending before it.
-        """
-        pending, key = False, self._cache_key
-        if native.is_loaded():
-            self._settle(flush=False)
-            # If it cannot be told, something is: a tensor that cannot be computed is pending, too.
-            pending = or_else(1, native.pending_count) > 0
-            if key is not None:
-                _cache_keys.pop(key)
-        try:
-            yield
-        finally:
-            if native.is_loaded():
-                self._settle(flush=not pending)
-                if key is not None:
-                    _cache_keys.resume(key)
-                else:  # torch_xla was not loaded before, or the device was at work
-                    self._push()
-
-    def end(self) -> None:
-        if self._cache_key is not None:
-            _cache_keys.pop(self._cache_key)
-            self._cache_key = None
-
-    def _push(self) -> None:
-        if native.can_isolate_caches():
-            self._cache_key = _cache_keys.push(self._test)
-
-    def _settle(self, flush: bool = True) -> bool:
-        """Compute what is pending, and wait for the devices; return False where they go on.
-
-        Then the C environment stays as it is: torch_xla's threads read it.
-        """
-        # What is flushed may be the first compilation of the process: without sensors torch_xla
-        # would never ask again where to report.
-        _sensors.acquire(self._reasons)
-        try:
-            with guard(self._note_unsettled):
-                if native.is_in_use():
-                    if flush:
-                        with _recorder.exclude():
-                            native.flush()
-                    if not native.settle():
-                        self.not_isolated.append(_AT_WORK.format("before"))
-                        return False
-        finally:
-            _sensors.release(self._reasons)
-        return True
-
-    def _note_unsettled(self, error: Exception) -> None:
-        text = str(error).strip().split("\n")[0]
-        if isinstance(error, MissingName):
-            self.errors.append(f"the device could not be settled before this test: {text}")
-            return
-        self.not_isolated.append(
-            "the device could not be settled before this test: what an earlier one left pending "
-            f"cannot be computed ({type(error).__name__}: {text})"
-        )
-
-
 class _Mark(NamedTuple):
     """How many graphs, events and loaded graphs there were at one moment, and what had run."""
 
@@ -205,14 +119,14 @@ class XlaWindow(WindowBase):
     """One stretch of time on the xla layer."""
 
     def __init__(
-        self, places: Places, reasons: bool, isolation: _Isolation | None, runs: bool
+        self, places: Places, reasons: bool, isolation: Isolation | None, runs: bool
     ) -> None:
         self._runs = runs
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
         _sensors.acquire(reasons, run_places=places if runs else None)
-        self._gaps = _recorder.meter.gaps
+        self._missed_clearings = _recorder.meter.missed_clearings
         self._late_notes: list[str] = []
         """What was noticed as it closed."""
         self._settle()
@@ -222,7 +136,7 @@ class XlaWindow(WindowBase):
     def close(self) -> Record | None:
         try:
             if self._is_open and not self._settle():
-                self._late_notes.append(_AT_WORK.format("after"))
+                self._late_notes.append(AT_WORK.format("after"))
         finally:
             record = super().close()
         return record
@@ -286,13 +200,18 @@ class XlaWindow(WindowBase):
             event for begin, end in spans for event in _recorder.events[begin.events : end.events]
         ]
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, repeated = seen or ([], set())
+        # A graph is named by its number among these events.
+        explained, repeated_names = seen or ([], set())
         ran = _recorder.executions.totals((begin.ran, end.ran) for begin, end in spans)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolation_notes(graphs, explained)
         loaded = sum(end.loaded - begin.loaded for begin, end in spans)
         errors = [*errors, *self._uncounted(errors, loaded)]
-        again = [n for n, event in enumerate(events) if is_recompile(event) or str(n) in repeated]
+        again = [
+            number
+            for number, event in enumerate(events)
+            if is_recompile(event) or str(number) in repeated_names
+        ]
         record = record_of(
             LAYER,
             graphs=graphs,
@@ -315,9 +234,10 @@ class XlaWindow(WindowBase):
     def _uncounted(self, errors: Sequence[str], loaded: int) -> Iterator[str]:
         """Yield what could not be counted, besides these ``errors``; ``loaded`` from a cache."""
         yield from _recorder.errors
+        # Any other error may be why the meter is not attached, and says more.
         if not errors and not _recorder.errors and not _recorder.meter.is_attached:
             yield UNFOLLOWED
-        if _recorder.meter.gaps != self._gaps:
+        if _recorder.meter.missed_clearings != self._missed_clearings:
             yield CLEARED
         if loaded:
             yield LOADED.format(plural(loaded, "graph"))
