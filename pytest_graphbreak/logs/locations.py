@@ -120,15 +120,8 @@ class Locations:
         if depth == 0:
             return None
         body = body.strip()
-        reference = _REFERENCE.fullmatch(body)
-        if reference is not None:
-            inner = self._aliases.get(reference[1], "")
-            if _FILE.match(inner):  # several functions of one line may name it, each for itself
-                return self._innermost(inner, is_user, resolved, depth - 1, name)
-            if body not in resolved:
-                resolved[body] = None  # a location that contains itself ends here
-                resolved[body] = self._innermost(inner, is_user, resolved, depth - 1)
-            return resolved[body]
+        if reference := _REFERENCE.fullmatch(body):
+            return self._referenced(reference[1], is_user, resolved, depth - 1, name)
         if match := _FILE.match(body):
             file = prefixes.text(match[1])
             return (file, int(match[2]), name) if is_user(file) else None
@@ -143,6 +136,23 @@ class Locations:
                 return None
             return self._innermost(match[2], is_user, resolved, depth - 1, prefixes.text(match[1]))
         return None
+
+    def _referenced(
+        self,
+        alias: str,
+        is_user: Callable[[str], bool],
+        resolved: dict[str, Place | None],
+        depth: int,
+        name: str,
+    ) -> Place | None:
+        """Return the innermost frame of the location that an alias stands for."""
+        body = self._aliases.get(alias, "")
+        if _FILE.match(body):  # several functions of one line may name it, each for itself
+            return self._innermost(body, is_user, resolved, depth, name)
+        if alias not in resolved:
+            resolved[alias] = None  # a location that contains itself ends here
+            resolved[alias] = self._innermost(body, is_user, resolved, depth)
+        return resolved[alias]
 
 
 def _module(modules: str) -> str:

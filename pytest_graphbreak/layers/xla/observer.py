@@ -10,7 +10,7 @@ names of torch_xla that are called.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.layers.protocol import Observer
 from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.events import Event
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation
@@ -200,18 +201,13 @@ class XlaWindow(WindowBase):
             event for begin, end in spans for event in _recorder.events[begin.events : end.events]
         ]
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        # A graph is named by its number among these events.
         explained, repeated_names = seen or ([], set())
         ran = _recorder.executions.totals((begin.ran, end.ran) for begin, end in spans)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolation_notes(graphs, explained)
         loaded = sum(end.loaded - begin.loaded for begin, end in spans)
         errors = [*errors, *self._uncounted(errors, loaded)]
-        again = [
-            number
-            for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in repeated_names
-        ]
+        again = _recompiled(events, repeated_names)
         record = record_of(
             LAYER,
             graphs=graphs,
@@ -257,6 +253,14 @@ class XlaWindow(WindowBase):
         if sum(graph.cause in _OWN for graph in explained) < graphs:
             return [*errors, *not_isolated], _pending_notes()
         return errors, [*not_isolated, *_pending_notes()]
+
+
+def _recompiled(events: Sequence[Event], names: Set[str]) -> list[int]:
+    """Return the numbers of events that compiled again, by themselves or by their graph's name.
+
+    ``explain`` names a graph by the number of its event.
+    """
+    return [n for n, event in enumerate(events) if is_recompile(event) or str(n) in names]
 
 
 def _recompile(graph: Graph) -> Recompile:
