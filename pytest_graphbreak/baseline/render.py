@@ -175,14 +175,9 @@ def item_lines(name: str, value: Any, indent: int) -> list[str]:
 def _is_block(text: str) -> bool:
     """Return whether a text of several lines can be written as it is, in a block."""
     rows = text.removesuffix("\n").split("\n")
-    return (
-        len(rows) > 1
-        and all(
-            row.isprintable() and row == row.rstrip() and (row or 0 < at < len(rows) - 1)
-            for at, row in enumerate(rows)
-        )
-        and not text.startswith(" ")
-    )
+    if len(rows) == 1 or not rows[0] or not rows[-1] or text.startswith(" "):
+        return False  # blank rows are kept only between others
+    return all(row.isprintable() and row == row.rstrip() for row in rows)
 
 
 def _dash_lines(item: Any, indent: int) -> list[str]:

@@ -320,6 +320,7 @@ def _override(key: str, change: Overriding) -> Any:
             for layer in {*change.layers} & {*after}:
                 now = made_by(layer, change.override.versions)
                 is_comparable = now is None or same_minor(now, made_by(layer, change.base_versions))
+                # One of another compiler is no plain number, even if it is the same.
                 if layer in graphs or not is_comparable or after[layer] != base.get(layer):
                     counts[layer] = after[layer]
             return counts

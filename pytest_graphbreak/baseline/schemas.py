@@ -21,6 +21,7 @@ from pytest_graphbreak.model.json import form as json_form
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
+"""The directory of the schema files."""
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 REPORT: Final = {
@@ -31,6 +32,7 @@ REPORT: Final = {
 }
 
 
+# What the types of the report name by ``is``: each list of words once.
 LISTS: Final[dict[str, Plain]] = {
     "layer": {"description": "Where graphs are counted.", "enum": list(LAYERS)},
     "breaking": {
@@ -50,6 +52,7 @@ WHERE: Final = {
 _READING: Final = {
     *("default", "optional", "maximum", "minLength", "maxLength", "minProperties", "maxProperties")
 }
+"""Keys of a schema that say what a reader takes, and nothing of what is written."""
 
 
 def report() -> Plain:

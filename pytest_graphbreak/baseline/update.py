@@ -88,7 +88,10 @@ def preview(
 
 
 class _Work(Struct):
-    """The work on one file: measurements by test and case, and entries to remove."""
+    """The work on one file: measurements by test and case, and entries to remove.
+
+    An entry that was measured as well is not removed.
+    """
 
     measured: dict[Key, list[Measured]]
     pruned: list[Key]
@@ -213,7 +216,11 @@ def _edit_tests(planned: PlannedFile, editor: Editor, tests: Mapping) -> None:
 
 
 def _edit_cases(planned: PlannedFile, editor: Editor, tests: Mapping, name: str) -> bool:
-    """Change only the cases of a test; return False if that is not possible."""
+    """Change only the cases of a test; return False if that is not possible.
+
+    It is not where no case stays, or where the test or its cases are in braces. New cases stand by
+    name, as ``render.test`` writes them.
+    """
     before, after = planned.before.tests.get(name), planned.tests.get(name)
     if before is None or after is None or not before.entries.keys() & after.entries.keys():
         return False

@@ -174,6 +174,7 @@ def _best(ran: Mapping[str, Way], dims: Dims) -> str:
     marked = _calls(dims) if way.name == MARKED else way.name
     if static is None:
         return f"{marked}: {plural(way.graphs, 'graph')}, and {STATIC} fails"
+    # Without a device below Dynamo there is nothing to compare: 0 is less than 1.
     if (way.device_graphs or 0) >= (static.device_graphs or 1):
         return (
             f"{STATIC}, and pad to one size or a few: {way.device} compiles each size, "

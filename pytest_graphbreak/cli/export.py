@@ -23,7 +23,9 @@ from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import TextLine
 
 EXPORTS, FAILS = 0, 1
+"""The exit codes: everything exports in one of the modes, or something does not."""
 MODES: Final = ("strict", "not strict")
+"""The modes of ``torch.export``, as keys of what a trial returns: each with its failure or None."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

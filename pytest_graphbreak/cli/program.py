@@ -100,7 +100,9 @@ def put_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
 
 
 _MOST_FRAMES: Final = 4
+"""The number of the user's calls that are shown of a program that fails, the innermost."""
 _MOST_LINES: Final = 6
+"""The number of lines of its output, the last ones."""
 
 
 def does_not_run(
@@ -147,7 +149,7 @@ def cleared_up() -> Iterator[None]:
     After a signal, output may fail because the terminal was closed; that is not an error.
     """
     before = {}
-    came: list[int] = []
+    came: list[int] = []  # the signal, once there was one
 
     def end(number: int, _: FrameType | None) -> None:
         if not came:  # the clearing up is not interrupted

@@ -17,6 +17,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import label_line
 
 DONE, UNVERIFIED = 0, 1
+"""The exit codes: each script shows what it is to show, or one does not."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

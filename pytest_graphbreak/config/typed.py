@@ -208,6 +208,7 @@ def start(program: str, script: str, original: Sequence[str], here: Path) -> tup
     """
     directory, name = os.path.split(script)
     is_script = name in ("pytest", "py.test", "graphbreak")
+    # Of a script, the interpreter was not typed: it comes from the script's first line.
     runner = _runner(len(original) - is_script)
     if is_script and not (program == "pytest" and name == "graphbreak"):
         script_name = name if program == "pytest" else program

@@ -207,14 +207,13 @@ def with_changed(
     if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
         return [*lines]
     below = []
-    most = _MOST_CHANGED
-    if lines[first].kind == "lost":
-        end, most = first + 1, 1
+    is_loss = lines[first].kind == "lost"
+    end, most = (first + 1, 1) if is_loss else (end, _MOST_CHANGED)
     for change in changed[:most]:
         word = "deleted" if change.deleted else "changed"
         below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
         below += code(change.where)
-    if len(changed) > most > 1:
+    if len(changed) > most and not is_loss:
         below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
     return [*lines[:end], *below, *lines[end:]]
 
@@ -269,7 +268,10 @@ def _explain(findings: Sequence[Finding], typed: Typed) -> Iterator[TextLine]:
 
 
 def _package_changes(case: Case, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield packages whose version changed since recording and that contain a changed place."""
+    """Yield packages whose version changed since recording and that contain a changed place.
+
+    A place of which nobody knows whether it is new (``unsure``) is none.
+    """
     files = dict.fromkeys(
         change.where.file
         for change in verdict.changes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -26,6 +27,7 @@ from pytest_graphbreak.report.root_causes import (
     root_causes,
 )
 from pytest_graphbreak.report.standing import (
+    REPORTED,
     acceptable,
     count_standings,
     standing,
@@ -111,7 +113,8 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     """Yield a line for each test with a verdict, but for those whose failures pytest prints."""
     tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
-        rows = [row(test) for test in tests if standing(test) in (verdict, f"{verdict} (reported)")]
+        standings = ("new", REPORTED) if verdict == "new" else (verdict,)
+        rows = [row(test) for test in tests if standing(test) in standings]
         yield from list_lines(verdict, rows, MOST)
 
 
@@ -157,21 +160,23 @@ def _outdated(outcome: Outcome) -> Iterator[TextLine]:
     settings, now = outcome.settings, outcome.environment.versions
     changes = outcome.changes.of_kind("changed") if outcome.changes else ()
     renewed = {change.nodeid for change in changes}
-    counts = Counter(
-        f"{name} {was}"
-        for test in outcome.final
-        if settings.gate and test.baseline is not None and not test.foreign
-        if test.nodeid not in renewed
-        for name, was in test.baseline.versions.items()
-        if name in compilers(test.record.layers)
-        and now.get(name)
-        and not same_minor(was, now[name])
-    )
+    compared = [test for test in outcome.final if settings.gate and test.nodeid not in renewed]
+    counts = Counter(chain.from_iterable(_other_compilers(test, now) for test in compared))
     for versions, count in counts.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         words = f"{entries} measured with {versions}: reasons are not compared; renew: "
         command = settings.typed.rerun("--graph-budget-update")
         yield label_line("note", words, settings.accept(this_run()) or "" if in_ci() else command)
+
+
+def _other_compilers(test: TestReport, now: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield ``torch 2.9`` if another minor version of torch than now measured a test's entry."""
+    if test.baseline is None or test.foreign:
+        return
+    for name, was in test.baseline.versions.items():
+        version = now.get(name) if name in compilers(test.record.layers) else None
+        if version and not same_minor(was, version):
+            yield f"{name} {was}"
 
 
 def _changes(outcome: Outcome) -> Iterator[TextLine]:

@@ -188,10 +188,13 @@ class FailureText:
 
 
 def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
-    """Yield the headline of a failure, its first cause, and the test that shows the rest."""
+    """Yield the headline of a failure, its first cause, and the test that shows the rest.
+
+    The cause is named by its place, where it has one: its reason is in the other test.
+    """
     yield lines[0]
     causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
-    for at in causes[:1]:
+    for at in causes[:1]:  # a failure without places has none
         place = next((line.text for line in lines[at:] if line.kind == "place"), "")
         yield replace(lines[at], text=place or lines[at].text)
     others = f"and {len(causes) - 1} more, " if len(causes) > 1 else ""

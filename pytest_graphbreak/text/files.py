@@ -73,7 +73,10 @@ def hold(handle: int) -> bool:
 HEADER: Final = "Written by `graphbreak "
 """The beginning of the comment at the top of each script."""
 PAGE_MARK: Final = "<!-- pytest-graphbreak"
-"""The beginning of each page, in Markdown and in HTML."""
+"""The beginning of each page, in Markdown and in HTML.
+
+In Markdown, `` -->`` follows in a comment that a bot replaces, and `` page -->`` in any other page.
+"""
 RESULT_KEY: Final = "written_by"
 """The first key of the JSON of a command that writes no report."""
 _HEAD: Final = 4096
