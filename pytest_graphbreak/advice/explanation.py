@@ -14,10 +14,12 @@ from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.match import Family, families, first, guard
 from pytest_graphbreak.advice.registry import Words
 
+# The parts of a page in pages/: "## Why", "- an item", a block of code, "inputs: torch.ones(3)".
 _SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n((?:(?!```).*\n)*)```[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"^(inputs|needs|raises|since|until):[ \t]*(.+)$", re.MULTILINE)
+"""A line above the code of an example: a field of ``Example``."""
 
 
 class Example(Struct, frozen=True):
@@ -40,7 +42,11 @@ class Example(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A parsed page. Paragraphs are single lines; code keeps its lines."""
+    """A parsed page. Paragraphs are single lines; code keeps its lines.
+
+    ``meaning`` is what stands above its first section; ``instead`` and ``switches`` are the items
+    of the sections ``Instead`` and ``Switch``.
+    """
 
     meaning: str
     why: str = ""
@@ -87,6 +93,7 @@ def _list_items(text: str) -> tuple[str, ...]:
 
 
 def _example(body: str) -> Example:
+    """Return an example: its lines above the code, and exactly two blocks of code."""
     before, after = _BLOCK.findall(body)
     head = body.split("```", 1)[0]
     keys = {key: value.strip() for key, value in _KEY.findall(head)}
@@ -96,7 +103,7 @@ def _example(body: str) -> Example:
 MOST: Final = 5
 """The most names that are suggested."""
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
-"""Text that begins like an id."""
+"""Text that begins like an id: ``gb59``, ``GB_0059``."""
 
 _OF_JAX = re.compile(
     r" before, .{0,200} now\b|arguments put together differently|the static argument "

@@ -28,7 +28,7 @@ from pytest_graphbreak.model.record import (
 
 Data = TypeVar("Data")
 
-SHORT_LIMIT = 110
+SHORT_LIMIT: Final = 110
 """Maximum number of characters of the line after ``fix:``."""
 
 
@@ -100,7 +100,12 @@ class Family(Struct, frozen=True, eq=False):
 
 
 class Families(Struct, frozen=True):
-    """The families of ``families.yaml``, by what they apply to."""
+    """The families of ``families.yaml``, by what they apply to.
+
+    ``device`` are graphs and recompiles of a device, ``below`` what inductor, CUDA graphs and
+    Triton do. Of JAX are ``retraces`` (its recompiles), ``programs`` (its graphs) and ``stopped``
+    (its breaks and what runs eagerly). ``topics`` are causes and words that reports use.
+    """
 
     breaks: tuple[Family, ...]
     recompiles: tuple[Family, ...]
@@ -129,14 +134,20 @@ def load_yaml(name: str, kind: type[Data]) -> Data:
 
 _MOST_REASONS: Final = 10_000
 """The number of reasons that are looked up once: a run has the same few in all of its tests."""
+# tensor 'L['x']' size mismatch at index 0. expected 4, actual 5, or 2 <= x.size()[1]: the tensor
+# and its dimension.
 _INDEX: Final = re.compile(
     r"tensor '(?P<name>[^\n]{1,200}?)' size mismatch at index (?P<index>\d+)"
     r"|\b2 <= (?P<of>\S{1,200}?)\.size\(\)\[(?P<at>\d+)\]"
 )
 _SIMPLE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|'[^']*')\])*")
+"""``self.rows[0]``, ``batch['ids']``: what can stand in a line of advice as it is."""
 _LOCAL: Final = re.compile(r"^[LG]\['([^']*)'\]")
+"""``L['x']`` and ``G['x']``, as guards name local and global variables."""
 _KEYWORD: Final = re.compile(r"^kwargs\['([A-Za-z_]\w*)'\]")
+"""``kwargs['mask']``, which the caller writes as ``mask``."""
 _HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
+"""``._modules['0']`` and ``._parameters['weight']``, written as ``[0]`` and ``.weight``."""
 
 
 @lru_cache(_MOST_REASONS)

@@ -170,6 +170,7 @@ def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tu
     return ()
 
 
+# '  File "a.py", line 3' of Python, or 'a.py:3:' of pytest.
 _PLACE = re.compile(r"^(?:  File \"(.+?)\", line \d+|(\S[^\n:]*\.py):\d+(?::|$))", re.MULTILINE)
 
 
@@ -191,11 +192,14 @@ def _places(traceback_text: str) -> Iterator[str]:
     return (quoted or bare for quoted, bare in reversed(places))
 
 
+# "... doesn't work unless it is captured completely with torch.compile. Got graph break/error: "
+# is put before the reason by operators like torch.cond.
 _HIGHER_ORDER = re.compile(
     r"\A.*?unless it is captured completely with torch\.compile\.\s+Got (?:graph break/error:)?\s*",
     re.DOTALL,
 )
 _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")
+"""``.../site-packages/torch/_dynamo/...``, a file whose frames are not the user's."""
 
 
 def _break(message: str) -> Break:

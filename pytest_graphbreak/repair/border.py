@@ -32,8 +32,11 @@ from pytest_graphbreak.repair.tolerance import (
 from pytest_graphbreak.repair.values import Flat, structure, text
 
 _PROGRAM: Final = "the program"
+"""The place of a difference that is of no call."""
 _LINES: Final = "lines"
+"""What a drawn call prints and logs, as a name beside those of objects."""
 _ABSENT: Final[Flat] = [("", None)]
+"""The value of a file or setting that only the other run has."""
 _ITSELF: Final = "differs from run to run"
 
 
@@ -62,7 +65,10 @@ class ProgramRun(Struct, frozen=True):
 
 
 def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
-    """Compare the files of results of an order (``comparison.Original``)."""
+    """Compare the results, lines and errors of the runs of an order, the patched one last.
+
+    The order is made by ``comparison.Original``; no target is run for it, so there is no ``go``.
+    """
     saved = [torch.load(file, weights_only=False) for file in order["results"]]
     parts = zip(saved, order["lines"], order["errors"], strict=True)
     runs = [ProgramRun(*part) for part in parts]
@@ -75,7 +81,8 @@ def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
 class _Comparing:
     """A comparison of a run with one or two of the original, each of which is right.
 
-    ``numbers`` is whether those in lines count, ``without`` are names that are not compared.
+    ``numbers`` is whether those in lines count, ``without`` are names that are not compared. It is
+    made for one call of ``comparison``; what that finds besides is noted in ``_result``.
     """
 
     def __init__(
@@ -96,7 +103,7 @@ class _Comparing:
         self._without = without
         self._result = Comparison(left_out=list(self._first.results.left_out))
         self._moved: set[str] = set()
-        """What the patched program does after a call, and the original in it."""
+        """Names of what the patched program does after a call, and the original in it."""
 
     def comparison(self) -> Comparison:
         """Return the first difference, and what was compared until then."""
@@ -113,7 +120,10 @@ class _Comparing:
         return result
 
     def _unsteady(self) -> str:
-        """Return how the second run of the original differs from the first, or ""."""
+        """Return how the second run of the original differs from the first, or "".
+
+        Calls alone: what else differs is left out name by name, and lines by their text.
+        """
         if not self._originals[1:]:
             return ""
         again = _Comparing([self._first], self._originals[1], self._comparer.factor)
@@ -158,7 +168,7 @@ class _Comparing:
         self, olds: Sequence[CallResult], new: CallResult, comparer: Comparer
     ) -> ValueDifference | None:
         differences = [_call_difference(old, new, comparer) for old in olds]
-        return None if None in differences else differences[0]
+        return None if None in differences else differences[0]  # each of the originals is right
 
     # The border of the program.
 
@@ -216,6 +226,7 @@ class _Comparing:
         return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
 
     def _is_value(self, old: Flat, new: Flat, comparer: Comparer) -> bool:
+        """Return whether a value is the old one, or holds its numbers in another form."""
         if comparer.difference(old, new) is None:
             return True
         return (
@@ -304,6 +315,7 @@ def _by_name(calls: Sequence[CallResult]) -> dict[str, list[CallResult]]:
 
 
 def _border(call: CallResult) -> Any:
+    """Return what a patch may not change without a word; of a call that raises there is none."""
     return None if call.raised is not None else sorted(structure(call.values))
 
 
@@ -324,6 +336,7 @@ def _call_difference(
 
 
 def _is_same_error(old: Raised, new: Raised) -> bool:
+    """Return whether errors are of one kind; only those of the program have words that count."""
     return old.kind == new.kind and (not old.explicit or same_text(old.words, new.words))
 
 

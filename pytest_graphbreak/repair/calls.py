@@ -27,6 +27,7 @@ _BY_POSITION: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
+"""The kinds of parameters to which positional arguments go, but for ``*args``."""
 
 
 def shapes_of(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Shapes:
@@ -100,7 +101,11 @@ class CallResult(Struct, frozen=True):
 
 
 class CompiledCall(Struct):
-    """A compiled callable, with the inputs and the modes of its first call."""
+    """A compiled callable, with the inputs and the modes of its first call.
+
+    ``Capture`` makes one for each ``torch.compile`` and fills it in at the first call of what that
+    gives; ``Drawing`` puts the state back before each further call of ``compiled``.
+    """
 
     original: Any
     compiled: Callable[..., Any]
@@ -133,6 +138,7 @@ def result_of(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> CallR
 
 
 def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield the address of the memory of each tensor, with its name: ``weight 3``."""
     for name, part in parts.items():
         for number, leaf in enumerate(tree_flatten(part)[0]):
             is_dense = isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided

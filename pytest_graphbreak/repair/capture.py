@@ -52,6 +52,9 @@ class Capture:
     other results than those of its calls, to see whether it shows them. ``sizes_as`` is the
     ``dynamic`` of all that is compiled, with the dimensions to mark, or None to leave that to the
     program. ``on_first`` is called before the first call.
+
+    ``install`` is open while the program runs: each ``torch.compile`` adds an entry, each call of
+    what it gives a result. Then the rest is asked for, and ``repeat`` makes the calls again.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Capture:
     ) -> None:
         self.entries: list[CompiledCall] = []
         self.options: dict[str, Any] = {}
+        """Those of the first ``torch.compile``, with None for an object."""
         self.inductor = False
         """Whether inductor compiles something."""
         self._codegen = codegen
@@ -74,10 +78,14 @@ class Capture:
         self._on_first = on_first
         self._calls: list[CallResult] = []
         self._bytes = 0
+        """Those of all results so far."""
         self._left_out = 0
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
+        """What ``repeat`` calls: with gradients or not, and with which inputs."""
         self._shapes: dict[str, list[Shapes]] = {}
+        """Of the calls of each callable, by its name."""
         self._depth = 0
+        """The number of compiled calls that are running (``inside``)."""
         self._of_torch = self._of_program = torch.compile
         """torch's own ``torch.compile``, and what stands in for it outside of compiled calls."""
 
@@ -274,7 +282,7 @@ def _skip(function: Callable[..., Any]) -> None:
 
 
 def _perturb(leaf: Any) -> Any:
-    """Return another value than a call gave."""
+    """Return another value than a call gave; only floats, as integers may be indices."""
     if isinstance(leaf, torch.Tensor):
         return leaf * 1.5 + 0.25 if leaf.is_floating_point() else leaf
     return leaf * 1.5 + 0.25 if type(leaf) is float else leaf

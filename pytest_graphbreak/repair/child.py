@@ -1,4 +1,8 @@
-"""Runs a script or a test in a process of its own, for an order of a bench."""
+"""Runs a script or a test in a process of its own, for an order of a bench.
+
+Each order has what ``trial.Bench.run`` fills in (the ``path`` and ``test`` of the target, its
+``arguments``, ``cwd``, ``replaced``), and its ``kind``: the module that carries it out.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ def work(order: Plain) -> Plain:
     _replaced.update({os.path.realpath(old): new for old, new in order["replaced"].items()})
     if _replaced:
         _replace()
-    assert order["kind"] in _ORDERS
+    assert order["kind"] in _ORDERS  # it is imported by this name
     module = importlib.import_module(f"pytest_graphbreak.repair.{order['kind']}")
     answer: Plain = module.work(order, lambda window: go(order, window))
     return answer
@@ -49,6 +53,7 @@ def _replace() -> None:
         return _contents(path) if os.path.realpath(path) in _replaced else contents(self, path)
 
     def path_stats(self: Any, path: str) -> Any:
+        # Python takes compiled code whose time is that of the file, and reads it on an OSError.
         if os.path.realpath(path) in _replaced:
             raise OSError("there is no compiled code of it")
         return stats(self, path)
@@ -67,6 +72,7 @@ def _contents(path: str) -> bytes:
 
 
 def go(order: Plain, window: Callable[[], Any]) -> Plain | None:
+    """Run the target and enter ``window`` around what counts; return what a test adds."""
     if order["test"]:
         return _test(order, window)
     _script(order, window)
@@ -90,7 +96,9 @@ class _Watch:
 
     def __init__(self, window: Callable[[], Any]) -> None:
         self.calls = 0
+        """How many tests were called: several have this id if it lacks their parameters."""
         self.reports: list[str] = []
+        """Why a test was not called, in words."""
         self.warnings: list[str] = []
         self._window = window
 

@@ -73,7 +73,9 @@ class Original:
         self._bench = bench
         self._target = target
         self._again: Trial | None = None
+        """The second run, once it was needed."""
         self._perturbed: Trial | None = None
+        """The run whose calls give other results, once it was needed (``_shows_results``)."""
 
     def patched(self, target: Target, *, new_python: bool = False, **options: Any) -> Trial:
         """Run a patched program as the original was run."""
@@ -108,7 +110,7 @@ class Original:
             self._perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
         trial = self._perturbed
         if not trial.has_results:
-            return True
+            return True  # it raised at other results
         return self._compare([self.first], trial, compared.gone).difference is not None
 
     def _compare(

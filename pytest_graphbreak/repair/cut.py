@@ -41,18 +41,23 @@ def work(order: Plain, go: Callable[[Callable[[], Any]], Any]) -> Plain:
 
 
 class _FrameCutter:
-    """Finds the wanted frames, and saves each once."""
+    """Finds the wanted frames, and saves each once.
+
+    ``looking`` is open while the program runs; Python then calls ``look`` for each of its calls.
+    """
 
     def __init__(
         self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
         self.cuts: dict[str, CutFunction] = {}
+        """By ``file``, a line end, and ``function``: an answer is JSON, whose keys are texts."""
         self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
         self._capture = capture
         self._program = Path(program).resolve()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
+        """File and function of all code that was called, or None if it is not wanted."""
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -73,7 +78,7 @@ class _FrameCutter:
         key = self._names[code]
         if key is None or "\n".join(key) in self.cuts:
             return
-        sys.setprofile(None)
+        sys.setprofile(None)  # what is called to save it is not the program's
         try:
             self.cuts["\n".join(key)] = self._cut(frame, key[1])
         except Exception as error:
@@ -90,8 +95,9 @@ class _FrameCutter:
         cut = self._by_path(frame.f_code, module) or self._by_name(frame, function)
         if cut.why:
             return cut
-        # Reached by its path, a method is called on its module.
-        inputs = args[cut.by_path and module is not None :]
+        # Reached by its path, a method is called on its module, which is its first argument.
+        is_bound = cut.by_path and module is not None
+        inputs = args[1:] if is_bound else args
         file = self._folder / f"cut{len(self.cuts)}.pt"
         torch.save({"args": inputs, "kwargs": kwargs}, file)
         inline, grad = _inline(inputs, kwargs), torch.is_grad_enabled()
@@ -141,7 +147,10 @@ def _roots(original: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _arguments(frame: FrameType) -> tuple[list[Any], Plain]:
-    """Return the positional and the keyword arguments that a frame was called with."""
+    """Return the positional and the keyword arguments that a frame was called with.
+
+    The frame is that of a call that begins, so its variables are still what was given to it.
+    """
     values = inspect.getargvalues(frame)
     args = [values.locals[name] for name in values.args]
     if values.varargs:
@@ -173,6 +182,7 @@ def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
+    """Return a value as source, None if it is long or source does not give exactly this value."""
     if value is None or type(value) in (bool, int, str, torch.dtype):
         return repr(value) if len(repr(value)) < 80 else None
     if type(value) is float and math.isfinite(value):

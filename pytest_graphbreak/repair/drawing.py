@@ -111,11 +111,15 @@ def _roomy() -> Iterator[None]:
 
 
 def _is_some(gradient: torch.Tensor | None) -> bool:
+    """Return whether a gradient is not zero: None and zero are the same (``Comparer``)."""
     return gradient is not None and bool(gradient.any())
 
 
 def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:
-    """Return gradients of a weighted sum of the outputs, for the inputs and the parameters."""
+    """Return gradients of a weighted sum of the outputs, for the inputs and the parameters.
+
+    Each element has another weight, else elements that were exchanged would have the same gradient.
+    """
     outputs = [
         leaf
         for leaf in tree_flatten(result)[0]

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from pytest_graphbreak.repair.calls import Dims, tensors_of
 from pytest_graphbreak.repair.values import copy_of
 
+# The kinds of inputs, as reports name them.
 OWN: Final = "the first inputs again"
 FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
 """Floats of the same sizes, for the branches that the program did not take."""
@@ -33,6 +34,7 @@ _REQUIRING: Final = "inputs that require gradients"
 _DOUBLE: Final = "inputs of float64"
 
 Named = tuple[str, torch.Tensor]
+"""A tensor with its name among the arguments (``calls.tensors_of``)."""
 
 
 class DrawnWay(Struct, frozen=True):
@@ -167,6 +169,7 @@ def _twice(leaf: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cat([leaf, leaf], dim)
 
 
+# What makes a tensor of another size in one dimension, by the kind of inputs.
 _RESIZES: Final[dict[str, Callable[[torch.Tensor, int], torch.Tensor]]] = {
     _EMPTY: lambda leaf, dim: leaf.narrow(dim, 0, 0),
     _ONE: lambda leaf, dim: leaf.narrow(dim, 0, 1),

@@ -19,6 +19,7 @@ from pytest_graphbreak.repair.writing import WHOLE, Writer, indent, literal
 from pytest_graphbreak.text.numbers import plural
 
 XLA: Final = "xla"
+"""The layer, as records name it."""
 CAUSES: Final = ("sync", "access", "recompile")
 """The causes of graphs that a line of a lazy program ends."""
 
@@ -73,7 +74,8 @@ class Line:
 class LazyCut(Struct, frozen=True):
     """The graphs of one cause that end at one line; that is ``item``, in the form of a break.
 
-    ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go.
+    ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go: of
+    graphs that are compiled again those before them, else none.
     """
 
     item: Break
@@ -93,7 +95,8 @@ def cuts(record: Record) -> list[LazyCut]:
     broken = {item.where.key for item in record.breaks}
     of_cause: dict[tuple[str, ...], list[Graph]] = {}
     for graph in record.graph_list:
-        is_lazy = graph.layer == XLA and graph.cause in CAUSES and not graph.sources
+        by_compile = bool(graph.sources)
+        is_lazy = graph.layer == XLA and graph.cause in CAUSES and not by_compile
         if is_lazy and graph.where.file and graph.where.key not in broken:
             of_cause.setdefault((graph.cause, *graph.where.key), []).append(graph)
     of_line = Counter(graph.where.key for graph in record.graph_list if graph.layer == XLA)

@@ -20,6 +20,7 @@ from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.numbers import plural
 
+# The verdicts of a proof.
 PROVED: Final = "proved"
 DIFFERS: Final = "differs"
 NOT_BETTER: Final = "not better"
@@ -130,7 +131,7 @@ def prove(
     first = Original(bench, original, codegen=False)
     proof = proof_of(first, patched, **options)
     if proof.verdict == DIFFERS or not first.first.inductor:
-        return proof
+        return proof  # without inductor that was the program as it is
     step(2, 4, f"{original.name} as it is")
     complete = proof_of(Original(bench, original, values_only=True), patched, **options)
     if complete.verdict == DIFFERS:

@@ -30,6 +30,7 @@ class Raised(Struct, frozen=True):
 
 
 ENDLESS: Final = Raised("does not end")
+"""Of a drawn call that was ended after its time (``drawing.time_limit``)."""
 
 
 def raised_by(error: Exception) -> Raised:
@@ -57,7 +58,10 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _operator_error(text: str) -> str:
-    """Return the operator's own error in that of Dynamo, or "" if it has none."""
+    """Return the operator's own error in that of Dynamo, or "" if it has none.
+
+    ``RuntimeError: a and b`` of ``... with fake tensors: got RuntimeError('a and b')``.
+    """
     _, _, ran = text.partition(_FAKE)
     name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
     return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""

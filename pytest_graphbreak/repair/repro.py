@@ -45,11 +45,15 @@ class Script(Struct, frozen=True):
 
 
 class Repro:
-    """Writes the scripts of one target."""
+    """Writes the scripts of one target, which runs as it is when this is made.
+
+    ``run`` yields the scripts, and ``clean`` is called at the end.
+    """
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
         self._made = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
+        # Fails now, not after the runs, if nothing can be written there under so long a name.
         files.probe(out / f"{'test_' * as_test}{target.stem}_repro_99999.pt")
         self.first = bench.measure(target, outputs=False)
         self.lazy = lazy.cuts(self.first.record)
@@ -88,6 +92,7 @@ class Repro:
                 folder.rmdir()
 
     def _cuts(self) -> dict[str, CutFunction]:
+        """Return what was taken out (``cut``), by ``file``, a line end, and ``function``."""
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -173,7 +178,7 @@ def _outwards(item: Break) -> list[Frame]:
 
 
 def _own(function: str) -> str:
-    """Return the name of a function without that of the function that defines it."""
+    """Return ``f`` of ``main.<locals>.f``: a script may define it in a function, or in none."""
     return function.rpartition("<locals>.")[2]
 
 

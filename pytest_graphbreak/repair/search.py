@@ -64,7 +64,11 @@ class _Ran(Struct, frozen=True):
 
 
 class Search:
-    """The search for one target, without code generation of inductor."""
+    """The search for one target, without code generation of inductor.
+
+    The original runs when this is made; ``run`` does the rest, and ``outcome`` is what is known at
+    each time.
+    """
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class Search:
         self._bench = bench
         self._progress = progress
         self._ran: dict[tuple[tuple[str, str], ...], _Ran] = {}
+        """Each run with patches, by the names and the texts of the files that these change."""
         self.sources = ProgramFiles(target)
         self.original = Original(bench, target, codegen=False)
         self.sources.add(self.original.first.sites)
@@ -168,7 +173,7 @@ class Search:
         None if a patch fits no place of the program.
         """
         if not patches:
-            return _Ran(self.original.first)
+            return _Ran(self.original.first)  # all were taken back
         try:
             texts = self.sources.patched(patches)
             contents = self.sources.encoded(texts)
@@ -186,7 +191,10 @@ class Search:
         return self._ran[key]
 
     def _close(self) -> None:
-        """Record which problems are fixed, without those that came and went with patches."""
+        """Record which problems are fixed, without those that came and went with patches.
+
+        A patch of another problem may have fixed one, so each is looked up in the last run.
+        """
         out = self.outcome
         was = {self.sources.key(item) for item in fixable(out.first.record)}
         for problem in out.problems:

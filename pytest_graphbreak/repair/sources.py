@@ -91,6 +91,7 @@ class UnfitError(ValueError):
 class SourcePatch(Struct, frozen=True):
     """A remedy for a problem: a change at a source line.
 
+    A remedy proposes it, ``Search`` applies it to the files (``ProgramFiles.patched``) and runs it.
     ``note`` is what it costs, or what happens at another time with it.
     """
 
@@ -153,10 +154,10 @@ class ProgramFiles(Struct):
             name = patch.where.file or self.compiling
             if not self._is_users(name):
                 raise UnfitError(f"{name} is no file of this checkout")
-            text = texts.get(name) or self.text(name)
+            text = texts.get(name) or self.text(name)  # as the patches before have left it
             changed = patch.change(text, patch.where)
             if changed is None:
-                raise UnfitError
+                raise UnfitError  # without a reason: nobody needs to be told
             if gone := Counter(comments(text)) - Counter(comments(changed)):
                 raise UnfitError(f"a comment would go: {next(iter(gone))}")
             if (count := _changed_lines(text, changed)) > MOST_LINES:
@@ -210,11 +211,13 @@ class ProgramFiles(Struct):
         return not where.code or _spaced_once(where.code) in text
 
 
+# A virtual environment may be in the checkout: what is installed there is nobody's to patch.
 _INSTALLED: Final = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
 
 def _changed_lines(before: str, after: str) -> int:
-    changes = list(difflib.unified_diff(lines(before), lines(after), n=0))[2:]
+    """Return how many lines a diff removes and adds."""
+    changes = list(difflib.unified_diff(lines(before), lines(after), n=0))[2:]  # without its header
     return sum(line[0] in "+-" for line in changes)
 
 

@@ -25,6 +25,7 @@ from pytest_graphbreak.repair.values import Flat, Lines, flatten
 _MOST: Final = 2**24
 """Bytes of a file that are kept."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
+"""The flags of ``os.open`` with which a file may be written."""
 _OF_TOOLS: Final = ("TORCH", "TRITON", "KINETO", "PYTEST", "GRAPHBREAK", "XLA", "PJRT")
 """How variables of the environment begin that compilers and test runners set."""
 
@@ -160,6 +161,7 @@ class WrittenFiles:
         self.left_out: set[str] = set()
         self._root = Path.cwd()
         self._before: dict[Path, bytes | None] = {}
+        """The contents of each file before it was opened for writing; None if there was no file."""
         self._active = False
 
     def start(self) -> None:

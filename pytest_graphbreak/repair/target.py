@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
-"""Names that pytest collects by default, also after a suffix is added."""
+"""Names that pytest collects: ``test_model``, ``model_test``, and ``test`` with a suffix added."""
 
 
 class TargetError(UserError):

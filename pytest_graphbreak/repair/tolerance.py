@@ -16,6 +16,7 @@ from pytest_graphbreak.repair.comparison import ValueDifference
 from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, leaf_text
 
 _NOTHING: Final = "nothing"
+"""The leaf of a value that has fewer of them than the other."""
 
 
 class Comparer(Struct, frozen=True):
@@ -146,12 +147,15 @@ def _kind(leaf: Any) -> str:
 # Lines.
 
 _NUMBER: Final = re.compile(r"0x[0-9a-f]+|(?<![\w.])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?|\d+(?:\.\d*)?")
+"""``0x7f3a``, ``-1.5e-05``, and behind a letter or a dot ``2`` of ``layer2``, without a sign."""
 _NODE: Final = re.compile(r"grad_fn=<\w+(?: object at 0x[0-9a-f]+)?>")
 """The node of autograd that made a printed tensor: compiled code and a copy have another."""
 _MOST: Final = 1e-3
 """Relative: the last digit of a number may be rounded otherwise, but hides no more than this."""
 _CLOSE: Final = 1e-5
+"""Relative: numbers of many digits may differ by this, as values do (``Comparer``)."""
 _LEAST: Final = 1e-6
+"""Absolute, for numbers near zero."""
 
 
 def line_difference(before: Sequence[str], after: Sequence[str]) -> ValueDifference | None:
@@ -206,6 +210,7 @@ def _close_numbers(old: str, new: str) -> bool:
     first, second = float(old), float(new)
     size = max(abs(first), abs(second))
     last = max(map(_last_place, (old, new)))
+    # 1.01: the difference of two decimals may be a little more than the last digit counts.
     return abs(first - second) <= 1.01 * max(min(last, _MOST * size), _CLOSE * size, _LEAST)
 
 

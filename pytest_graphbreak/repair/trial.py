@@ -48,7 +48,9 @@ class Trial(Struct, frozen=True):
     varies: Sequence[dict[str, Any]] = ()
     """The sizes that vary from call to call (``Capture.varies``)."""
     out: str = ""
+    """All that it printed, and its errors."""
     sites: Mapping[str, Site] = {}
+    """Where the files of its breaks are, by their names in the record."""
     device: str = ""
     """What torch_xla computes on."""
     options: Mapping[str, Any] = {}

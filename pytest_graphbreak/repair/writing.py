@@ -20,7 +20,11 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
 
 WHOLE: Final = "the whole program"
+"""What a script runs that takes nothing out of it."""
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
+"""The line by which torch prints the breaks of a script that is no test."""
+# What loads the program for a function of it: ``run`` is _SCRIPT or _TEST, ``number`` that of the
+# torch.compile whose callable is returned.
 _LOAD: Final = '''
 class Loaded(BaseException):
     """Raised when the program first calls what it compiles: all of it is loaded then."""
@@ -60,6 +64,7 @@ def load_the_original_full_model():
         owner._compiled_call_impl = None
     return models[{number}], vars(program)
 '''
+# The lines that run a whole script, and a test.
 _SCRIPT: Final = """\
             sys.argv = [path, *{arguments}]
             sys.path.insert(0, {home})
@@ -79,7 +84,8 @@ class CutFunction(Struct, frozen=True):
     ``expression`` is Python for it, of ``full_model`` or ``program``, once the program has called
     what it compiles with its call ``number``; ``what`` says it in words. Its arguments are in
     ``file``, and ``inline`` as source if all of them are small; ``grad`` is whether gradients were
-    computed. ``why`` says that there is none.
+    computed. ``by_path`` is one of ``full_model``: what the program compiles, or a module in it, is
+    the model of the script. ``why`` says that there is none.
     """
 
     expression: str = ""
@@ -219,6 +225,7 @@ class Writer(Struct, frozen=True):
 
 
 _STANDARD: Final = ("contextlib", "inspect", "sys", "types")
+"""Modules of Python that a script imports if it uses them."""
 
 
 def path_source(path: Path, script: Path) -> str:

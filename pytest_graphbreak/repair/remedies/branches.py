@@ -45,11 +45,13 @@ _READS: Final = m.OneOf(
 )
 """Matches ``t.item()`` and ``float(t)``."""
 _NUMBER: Final = m.Integer() | m.Float() | m.UnaryOperation(m.Minus(), m.Integer() | m.Float())
+"""Matches ``1``, ``0.5`` and ``-1``."""
 _LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
 """Functions of each element whose gradient is a number whatever the element is, also of NaN."""
 _SMALL: Final = 128
 """Up to here all floating types have each whole and half number: bfloat16 has eight digits."""
 _BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
+"""Functions that give bools, so that nothing is compared with zero."""
 _REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
 """Functions that give a tensor without dimensions if they have no further argument."""
 _IN_PLACE: Final = m.OneOf(
@@ -62,11 +64,13 @@ _IN_PLACE: Final = m.OneOf(
     m.Call(args=[m.ZeroOrMore(), m.Arg(keyword=m.Name("out")), m.ZeroOrMore()]),
     m.AssignTarget(target=m.Subscript()),
 )
-"""Matches what may change a tensor in place."""
+"""Matches what may change a tensor in place: ``x += 1``, ``x.add_(1)``, ``out=x``, ``x[0] = 1``."""
 _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
+"""Matches what does more than compute a value."""
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose both for a branch, the one that changes less first."""
     if "if " in item.where.code:
         yield SourcePatch("the branch became torch.where", TO_WHERE, item.where)
         yield SourcePatch("the branch became torch.cond", TO_COND, item.where)

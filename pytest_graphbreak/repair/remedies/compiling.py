@@ -37,6 +37,7 @@ from pytest_graphbreak.repair.sources import COMPILES, Change, SourcePatch, line
 from pytest_graphbreak.repair.trial import Trial
 
 _COMPILE: Final = "torch.compile"
+"""The name that a call or a decorator resolves to, however it was imported."""
 
 
 def _with_line(title: str, line: str, note: str = "") -> SourcePatch:
@@ -78,6 +79,7 @@ _WORDS: Final = (
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose the settings whose words a break has."""
     text = " ".join((item.reason, item.where.code, item.explanation, *item.hints)).lower()
     yield from (patch for patch, words in _WORDS if any(word in text for word in words))
 

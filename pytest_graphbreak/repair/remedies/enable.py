@@ -38,9 +38,11 @@ from pytest_graphbreak.repair.sources import SourcePatch, UnfitError
 from pytest_graphbreak.repair.trial import Trial
 
 _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}
+"""The names of the decorator that is removed."""
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to remove an explicit break, or what disables a function."""
     here, name = item.where, advice.name(item)
     if name == "graph-break" or "graph_break" in here.code:
         yield SourcePatch("the explicit graph break is gone", without_break, here)
@@ -105,6 +107,7 @@ def enable(source: str, where: Frame) -> str | None:
 
 
 def _without_break(place: Place) -> str:
+    """Return no line in the place of ``torch._dynamo.graph_break()``. Raises ``UnfitError``."""
     statement = only(place.node)
     call = statement.value if isinstance(statement, cst.Expr) else None
     if not isinstance(call, cst.Call) or "graph_break" not in (attribute_of(call), code(call.func)):

@@ -18,12 +18,14 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.sources import Change, UnfitError, comments, lines
 
 Statement = cst.SimpleStatementLine | cst.If
+"""What remedies replace."""
 Writer = Callable[["Place"], str]
 """Returns the line that replaces a statement, or "". Raises ``UnfitError``."""
 _LOOSE: Final = (
     *(cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, cst.UnaryOperation),
     *(cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr),
 )
+"""Expressions that need parentheses before an operator or a dot: ``(a + b).double()``."""
 
 
 class Tree(Struct, frozen=True, eq=False, dict=True):  # the dict holds cached properties
