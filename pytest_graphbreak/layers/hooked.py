@@ -29,6 +29,7 @@ from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
+"""The most frames of a stack that are kept."""
 _MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
 
 
@@ -56,7 +57,10 @@ def stack_here() -> tuple[Line, ...]:
 
 
 class HookedObserver(Observer):
-    """Watches one layer by hooks that go in with the first window and come out with the last."""
+    """Watches one layer by hooks that go in with the first window and come out with the last.
+
+    The hooks of a subclass call ``note`` for each event; its ``explain`` gets those of a window.
+    """
 
     def __init__(self) -> None:
         self.events: list[Any] = []

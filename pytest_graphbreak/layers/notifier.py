@@ -50,3 +50,4 @@ class Notifier:
 
 
 NOTIFIER = Notifier()
+"""That of this process: ``children.process`` and ``measuring.watched`` set its listener."""

@@ -40,6 +40,7 @@ CONFIGS: Final = (
 LONGEST: Final = 200
 """The longest text of a value that is neither a number nor a flag; the rest is cut off."""
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+")
+"""An address in the text of an object, which is another one in each run."""
 _AUTOCAST: Final = ("cpu", "cuda", "xla", "xpu", "mps")
 
 Key = tuple[str, str]

@@ -34,7 +34,9 @@ from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"
 _OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
+"""The options of a compilation that are compared."""
 _LONGEST_CONSTANT: Final = 60
+"""The most characters that are shown of a constant."""
 
 
 class Kernel(Struct, frozen=True):

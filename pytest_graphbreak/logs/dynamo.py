@@ -52,19 +52,28 @@ _STARTED: Final = re.compile(
     r"(<[^>\n]*>|\S+) (.+?):(\d{1,9})(?=,|$)",
     re.M,
 )
+"""``torchdynamo start compiling forward /home/me/model.py:33, stack (elided 5 frames):``, or
+``Step 1: torchdynamo start tracing forward /home/me/model.py:33``."""
 _BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d{1,9}) buckets")
 """The line before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
+"""How the record of a graph begins that the backend has made."""
 _RECOMPILED: Final = re.compile(
     r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d{1,9})\n((?s:.*))"
 )
+"""``Recompiling function f in /home/me/model.py:63``; the guards are on the lines that follow."""
 _GUARD: Final = re.compile(r"^ *- (!?[\d/]+: .*)$", re.M)
+"""``    - 0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5``"""
 _LIMIT: Final = re.compile(
     r"hit config\.(\w+) \((\d+)\)(?:\n *function: '([^'\n]*)' \(([^\n]*):(\d{1,9})\))?"
 )
+"""``torch._dynamo hit config.recompile_limit (3)``, and on the next line
+``   function: 'f' (/home/me/model.py:86)``."""
 _REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d{1,9})")
+"""``WON'T CONVERT f /home/me/model.py line 56``"""
 _LEFT: Final = "Skipping the function and falling back to eager"
 _IN_LOOP: Final = "Skipping frame because there is a graph break"
+"""Words of a break's record, and of a record of its own, after which a frame is left to eager."""
 
 _GRAPHBREAK: Final = re.compile(r"(?:/bin/graphbreak|/pytest_graphbreak/__main__\.py)$")
 
@@ -81,6 +90,10 @@ class LoggedGraph(NamedTuple):
 
 class Dynamo:
     """Collects what Dynamo logged, over all processes of a log.
+
+    ``take`` gets the records in their order, each with the state of its ``Process``. That begins a
+    new round where compile ids begin again, and forgets the older half of its attempts over
+    ``KEPT``.
 
     ``seen`` says which kinds of records there were: ``compiling`` (only with
     ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``; ``script`` is the
@@ -204,12 +217,14 @@ class Dynamo:
             attempt.graphs += 1
         self.graphs += buckets
         self._graphs += graphs[: KEPT - len(self._graphs)]
+        # A device graph is linked to what Dynamo captured, whose name the first bucket has.
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
 
     # Breaks, and what was left to eager
 
     def _break(self, process: Process, record: TorchRecord) -> None:
+        """Handle a graph break. Its stack is whole from torch 2.10 on; before, of its frame."""
         attempt = process.attempts.get(record.id)
         message, traced, place = dynamo_texts.read_break(record.text)
         why = dynamo_texts.cut_reason(messages.reason(message))
@@ -217,8 +232,8 @@ class Dynamo:
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
-            full = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            event = Broke(attempt, "", tuple(stack), full_stack=full, logged_reason=why)
+            is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
+            event = Broke(attempt, "", tuple(stack), full_stack=is_whole, logged_reason=why)
             item = self._explain.graph_break(event)
         else:
             item = replace(earlier, reason=why.text, id=why.id)
@@ -270,6 +285,7 @@ class Dynamo:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin_round()
+        # The first is of the newest compile.
         guards = tuple(guard[: dynamo_texts.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:

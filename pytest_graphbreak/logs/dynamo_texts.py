@@ -14,13 +14,18 @@ LONGEST: Final = 4_000
 """The longest reason, in characters: thousands are kept, and each may fill a log's line."""
 
 _MOST_HINTS: Final = 20
+"""The most hints of a reason that are kept, for the same reason."""
 
 _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
     r"(?:Graph Break )?Reason: ((?s:.*))"
 )
+"""``Graph break in user code at /home/me/model.py:22``, and on the next line the reason: from
+``Graph Break Reason:`` on."""
 _TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
+"""The line that parts a message from the stack."""
 _UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
+"""``torch._dynamo.exc.Unsupported: `` and the message: the form without a place."""
 _RAISED: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
 )

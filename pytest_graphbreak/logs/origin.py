@@ -27,9 +27,11 @@ DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"
 EXPORT: Final = "export"
 UNKNOWN: Final = "unknown"
+"""The makers of device graphs: a graph of Dynamo's, torch_xla itself, an export, nobody knows."""
 ORIGINS: Final = (DYNAMO, TORCH_XLA, EXPORT, UNKNOWN)
 
 KEPT: Final = 5_000
+"""The most graphs that are kept one by one. All are counted."""
 
 CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVEL=1"
 

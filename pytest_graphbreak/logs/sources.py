@@ -20,6 +20,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame
 
 _SITE: Final = re.compile(r".*/(?:site|dist)-packages/(?=.)")
+"""What comes before a package's own path: ``/root/venv/lib/python3.12/site-packages/``."""
 _MACHINERY: Final = re.compile(
     r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)"
     r"|/(?:tt_torch|torch_xla|pjrt_plugin_tt|ttxla_tools|_pytest|pluggy)/|/bin/(?:pytest|py\.test)$"
@@ -27,8 +28,11 @@ _MACHINERY: Final = re.compile(
 """Files of no model: the standard library, and machinery that runs from a checkout."""
 
 _LARGEST: Final = 10 * 1024 * 1024
+"""The most bytes of a file that is opened."""
 _FILES: Final = 20_000
+"""The most answers that are remembered, of files that were looked for and of places."""
 _LONGEST: Final = 4096
+"""The longest name of a file that is looked for, in characters."""
 _DEEPEST: Final = 32
 """The maximum number of directories of a name that are looked for below the user's own."""
 

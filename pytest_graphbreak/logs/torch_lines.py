@@ -22,8 +22,11 @@ _PREFIX: Final = re.compile(
     r"(?P<tags>(?: \[[^\]\s]*\])*)",
     re.A,
 )
+"""``V1121 02:45:57.377000 11638 torch/_dynamo/guards.py:5396] [0/1] [__recompiles]``"""
 _ARTIFACT: Final = re.compile(r"\[__(\w+)\]", re.A)
+"""The tag of an artifact of ``TORCH_LOGS``: ``[__recompiles]``."""
 _ID: Final = re.compile(r"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]", re.A)
+"""The tag of a compile id, with the restart in it if any: ``[0/1]``, ``[0/1_1]``."""
 
 RECORD_HINT: Final = ".py:"
 """What all prefixes have in common, for one search in a line."""
@@ -51,6 +54,7 @@ _SKIPPING: Final = " skipping: "
 _BEGIN: Final = re.compile(r"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
 """The beginning of a record. Names of breaks begin alike: "Graph break under ..." (torch 2.15)."""
 _LONGEST: Final = 512 * 1024
+"""The most characters that are kept of a record."""
 
 
 class TorchRecord(NamedTuple):

@@ -24,8 +24,10 @@ USUAL: Final = range(5, 10)
 SURE: Final = "sure"
 LIKELY: Final = "likely"
 GUESS: Final = "guess"
+"""How sure a number of graphs is."""
 
 _UNKNOWN, _VHLO, _SHLO, _TTIR, _TTNN = range(5)
+"""The dialects of modules, in the order of a graph's stages."""
 _DIALECTS: Final = (
     (_TTNN, re.compile(r"ttnn\.")),
     # stablehlo modules have ttir.name as an attribute

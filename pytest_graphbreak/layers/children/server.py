@@ -36,7 +36,9 @@ _GRACE: Final = 10.0
 """Seconds to wait for a killed program."""
 
 Order = dict[str, Any]
-"""A line of the input, which ``runner.Runner._run`` writes."""
+"""A line of the input, which ``runner.Runner._run`` writes. The child becomes ``command`` in
+``cwd`` with ``environ``, or, with ``fork``, calls what the file ``call`` names. What it prints goes
+to ``out``; after ``timeout`` seconds it is killed. ``directory`` is removed with the server."""
 
 
 class Server(Struct):

@@ -23,11 +23,14 @@ LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
 UNNAMED = "Dynamo did not say which guard failed"
 
 _CHAINED = "*** While handling this graph break, another graph break occurred: ***"
+"""What Dynamo writes between the breaks of a chain."""
 _LAYOUT = re.compile(r"(?m)^ +Explanation: ")
+"""A line by which the form of ``format_graph_break_message`` is known."""
 _FIELD = re.compile(
     r"(?m)^ +(?=Explanation: |Hint: |Developer debug context: |Higher Order Operator: )"
 )
 _ID = re.compile(r"/gb/gb(\d+)")
+"""The id in the link: ``https://.../gb/gb0124.html``."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])\d{9,}(?![\w.])")
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/'\"`,:;()]+/)+([^\s/'\"`,:;()]+)")
@@ -35,8 +38,10 @@ _NAMED = re.compile(
     r"<(?:(?:bound |built-in )?(?:function|method)|code object) ((?:[\w.]|<\w{1,20}>){1,400})"
     r"(?:,? (?:of|file) (?:[^<>]|<[^<>]*>)*)?>"
 )
+"""``<function f at 0x7f...>``, ``<bound method A.f of ...>``: the name is kept."""
 _CLASS = re.compile(r"<class '([\w.<>]+)'>")
 _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
+"""``model.py:12 in forward``"""
 _SUBJECT = re.compile(
     r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' (?P<property>\w+) mismatch"
     r"|(?:not )?hasattr\((?P<holder>.{1,200}), '(?P<attribute>\w{1,100})'\)"
@@ -47,7 +52,10 @@ _SUBJECT = re.compile(
     r"|___check_(?:obj|type)_id\((?P<identity>[\w.\[\]']{1,200}),"
     r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
 )
+"""What a guard is about, in each form of guards: ``tensor 'x' size mismatch``, ``len(xs) == 2``,
+``self.n == 3``."""
 _ZERO_ONE = re.compile(r"size mismatch at index \d+\. expected [01], actual")
+"""``size mismatch at index 0. expected 1, actual 5``"""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 

@@ -211,6 +211,7 @@ WORDS: Final = (
 )
 """What torch says, as a pattern, and what we say; the first that is found counts."""
 _VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
+"""Numbers, and all that is in brackets: what may be another in the next run."""
 
 
 def skip_words(reason: str) -> str:

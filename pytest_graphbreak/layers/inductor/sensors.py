@@ -28,6 +28,7 @@ from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model.stacks import Line
 
 MOST_REASON: Final = 300
+"""The most characters of a reason that are kept."""
 
 
 class Fallback(Struct, frozen=True):

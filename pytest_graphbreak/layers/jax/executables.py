@@ -68,6 +68,7 @@ _FUNCTIONS: Final = {
 """The functions of JAX that put a call of Python into a program, by their primitive."""
 _PRIMITIVE: Final = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\b")
 _FRAME: Final = re.compile(r'"([^"\n]{1,500})"\("([^"\n]{1,4096})":(\d{1,9}):')
+"""A frame in the location of an operation: ``"forward"("/home/me/model.py":12:4``."""
 _LONGEST: Final = 100_000
 """The most characters that are read of a location."""
 

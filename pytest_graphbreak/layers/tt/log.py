@@ -23,6 +23,7 @@ from pytest_graphbreak.text.prefixes import ANSI
 # in different places, and nothing tells them from headers of graphs that are equal.
 
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(", re.A)
+"""The time at which a header was logged."""
 REMEMBERED: Final = 200_000
 """The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
 
@@ -62,8 +63,11 @@ class Copies:
 
 
 _ERRORS: Final = ("ERR", "FATL")
+"""The levels of the plugin's errors."""
 _LOAD: Final = "Codegen load:"
+"""How the plugin's line begins that says that codegen loads a saved graph."""
 _DIAGNOSTIC: Final = ": error: "
+"""What MLIR prints before the words of an error."""
 
 _HINT: Final = "MLIR M"
 """What END markers and headers without a preamble have in common, for one search in a line."""

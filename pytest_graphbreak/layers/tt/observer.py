@@ -39,6 +39,7 @@ from pytest_graphbreak.model.record import Graph, Record
 LAYER: Final = "tt"
 
 _SHAPES: Final = 3
+"""The most lists of stages that a note names."""
 
 
 class TTObserver(Observer):

@@ -66,8 +66,9 @@ _LINE: Final = re.compile(
     r"(?: StableHLO pipeline)?)" + _ENDS + r")?",
     re.A,
 )
+"""A line of the plugin from its file on: its level, and of a header the name of the stage."""
 _BARE_LINE: Final = re.compile(r"MLIR Module (\w+)" + _ENDS, re.A)
-_OLD: Final = {
+_OLD: Final = {  # the stages by their names in headers until 2025-10-22
     ("VHLO", ""): FIRST,
     ("SHLO", ""): "shlo",
     ("SHLO", " after frontend"): "shlo_frontend",

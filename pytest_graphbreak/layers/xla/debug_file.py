@@ -24,6 +24,7 @@ VARIABLES: Final = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 """The variables to set: level 1 reports compilations, 2 every execution too."""
 FILE: Final = "PT_XLA_DEBUG_FILE"
 _OURS: Final = "/proc/self/fd/"
+"""How our own value of that variable begins."""
 
 TOO_LATE: Final = (
     "torch_xla had compiled before it was observed, and it reads PT_XLA_DEBUG_FILE only once: "
@@ -32,7 +33,11 @@ TOO_LATE: Final = (
 
 
 class DebugFile:
-    """The report file of this process. ``off`` says why there is none; empty if there is one."""
+    """The report file of this process. ``off`` says why there is none; empty if there is one.
+
+    ``arm`` is called with the first window that explains graphs, ``read`` by the recorder whenever
+    something may have been compiled, ``disarm`` with the last window.
+    """
 
     def __init__(self) -> None:
         self.off = TOO_LATE

@@ -35,9 +35,11 @@ from pytest_graphbreak.model.stacks import line_of, users
 LAYER: Final = "xla"
 _RAN: Final = ("ExecuteTime", "ExecuteReplicatedTime")
 _READ: Final = ("TransferFromDeviceTime",)
+"""The metrics of torch_xla that are added up."""
 _DEPTH: Final = 6
 """The most frames of a stack that are kept, without those of torch and torch_xla."""
 _THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
+"""Directories whose frames are left out of stacks."""
 
 Lookups = tuple[int | None, int | None]
 """Two counters of torch_xla: graphs found in its cache, and graphs that were not."""

@@ -37,6 +37,7 @@ READERS: Final = [
 """What reads a value in a line of source, and how a reason names it."""
 _PRINTING: Final = ("__repr__", "__str__", "__format__", "_str")
 _STEP: Final = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
+"""``with torch_xla.step():``"""
 
 _STATED: Final = (
     ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 _GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
+"""``getattr(L['self'].blocks, '0')``"""
 _SELF = "L__self___"
+"""How Dynamo's name for a module of ``self`` begins, up to the module's own: ``..._downs_0``."""
 _NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
 """The names of inputs that torch made up."""
 

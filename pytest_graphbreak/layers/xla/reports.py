@@ -19,6 +19,7 @@ from pytest_graphbreak.model.stacks import Line
 
 _RULE = "=" * 20
 _FRAME = re.compile(r"(?P<name>\S+) \((?P<file>.*):(?P<line>\d{1,9})\)")
+"""A Python frame: ``forward (/home/me/model.py:12)``."""
 _COUNT = re.compile(r"[0-9]{1,9}")
 _COMPILATION = "Compilation Analysis: "
 _UNEXPECTED = "Unexpected Execution Analysis: "

@@ -37,6 +37,7 @@ _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.p
 _WRITTEN = "<eval_with_key>"
 """How the file of that code is named (torch/fx/graph_module.py)."""
 _BRIDGE = "/dynamo_bridge.py"
+"""The file of torch_xla's bridge."""
 _NOT_MET: Final = object()
 """What stands for a graph module that was not called before."""
 
