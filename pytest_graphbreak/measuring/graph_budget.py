@@ -50,7 +50,9 @@ class GraphBudget:
 # A budget for the steps of a loop: ``with graph_budget.steps(warm=2) as steps:``.
 
 _BEFORE: Final = "step before"
+"""Who set the limits of a step's runs, in words."""
 _NO_GRAPHS: Final = Cap(every=0, by="warm step")
+"""What holds for graphs once the steps are warm."""
 
 
 class Steps(AbstractContextManager["Steps"]):
@@ -104,7 +106,7 @@ class Steps(AbstractContextManager["Steps"]):
             self._note(self.counts[-1])
         number, settled = len(self.counts), self._settled
         if number >= self._warm:
-            self._settled = record
+            self._settled = record  # from the end of the last warm step on nothing is compiled
         if number <= self._warm:
             return
         if settled is not None:

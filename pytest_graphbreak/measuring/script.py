@@ -34,6 +34,7 @@ _RUNNING_FILES: Final = (
     "<frozen runpy>",
     "<frozen importlib._bootstrap>",
 )
+"""The files that run a script: their frames are left out of its tracebacks."""
 
 
 class UserProgram(Struct, frozen=True):

@@ -68,17 +68,31 @@ class GuardSensor:
 
 
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
+"""The id of the compile that a guard is of: ``0/0: ``."""
+
+# The forms of guards that say what they looked at.
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
+"""``tensor 'x' size mismatch at index 0. expected 4, actual 5``"""
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
+"""``L['n'] == 2``"""
 _IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
+"""``___check_obj_id(L['mode'], 94...)``"""
 _TYPE: Final = re.compile(r"^___check_type_id\(([^,()]{1,200}),")
+"""``___check_type_id(L['x'], 94...)``"""
 _SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
+"""``2 <= L['x'].size()[0]``"""
+
+# An expression as Dynamo writes it, and its parts: ``L['self'].layers[0].scale``.
 _LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
 _START: Final = re.compile(r"^[A-Za-z_]\w*")
 _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
+
 _PLAIN: Final = (int, float, bool, str, type(None))
+"""The types of values that are shown."""
 _LONGEST: Final = 40
+"""The longest text of a value that is shown."""
 _MOST_SHAPES: Final = 400
+"""The most parameters of a module whose shapes are compared."""
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:

@@ -45,6 +45,7 @@ _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(_VMAP, "vmap"),
 }
 _SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
+"""``f at /home/me/model.py:12``, as JAX names the source of a function."""
 _OPTIONS: Final = (
     "donate_argnums",
     "donate_argnames",

@@ -21,6 +21,7 @@ VARIABLE: Final = "GRAPHBREAK_JAX_DEVICE"
 """The variable that passes the ini key to observers and child processes; users may set it, too."""
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w{0,63})(?::(\d{1,6}))?")
+"""``gpu``, or ``gpu:1``."""
 _ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
 """Platforms that JAX calls by another name."""
 

@@ -35,7 +35,9 @@ class FunctionLedger:
 
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
+        """What each function was compiled for, in order."""
         self._alive: dict[Identity, weakref.ref[Any]] = {}
+        """The functions by what they are known by: an id may be used again."""
         self._first_at: dict[Identity, object] = {}
         """A token of the first function that was made of some code, and called from one line."""
 
@@ -121,6 +123,7 @@ MOST_PARTS: Final = 10_000
 DEEPEST: Final = 40
 """How much of two static values is compared: parts, and how deep these are nested."""
 INSIDE: Final = "something static in the arguments"
+"""What is said to differ if it has no name."""
 
 FORGOTTEN: Final = (
     "nothing that is known differs from before: the program may have been forgotten "

@@ -25,6 +25,7 @@ from pytest_graphbreak.model.stacks import Line
 LAYER = "xla"
 
 _MOVING = re.compile(r"\.(cpu|to|numpy)\(")
+"""A call that moves a tensor in a line of source: ``x.cpu()``."""
 _DEFINES = ("def ", "async def ", "@", "class ")
 """How the line begins at which the code that Dynamo made for a function has its frame."""
 

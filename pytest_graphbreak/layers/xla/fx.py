@@ -29,6 +29,7 @@ from pytest_graphbreak.model.stacks import Line, read
 
 MOVED: Final = "a tensor was moved to the CPU"
 _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
+"""The operators and methods by which a tensor is moved."""
 
 Stack = tuple[Line, ...]
 """The frames of a node's code, outermost first, as Dynamo wrote them down."""
