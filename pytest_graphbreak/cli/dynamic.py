@@ -144,8 +144,8 @@ def ways(
         if name == AUTOMATIC:
             if trial.error is not None or not trial.record.active:
                 break
-            for call in trial.varies:
-                for argument, vary in call["dims"].items():
+            for called in trial.varies:
+                for argument, vary in called.dims.items():
                     dims[argument] = sorted({*dims.get(argument, ()), *vary})
     return results, dims
 

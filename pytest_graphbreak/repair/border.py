@@ -17,8 +17,9 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.repair.calls import CallResult
-from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
+from pytest_graphbreak.repair.comparison import CompareOrder, Comparison, ValueDifference
 from pytest_graphbreak.repair.inputs import OWN
 from pytest_graphbreak.repair.raised import Raised
 from pytest_graphbreak.repair.tolerance import (
@@ -64,16 +65,14 @@ class ProgramRun(Struct, frozen=True):
     error: str | None = None
 
 
-def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
-    """Compare the results, lines and errors of the runs of an order, the patched one last.
-
-    The order is made by ``comparison.Original``; no target is run for it, so there is no ``go``.
-    """
-    saved = [torch.load(file, weights_only=False) for file in order["results"]]
-    parts = zip(saved, order["lines"], order["errors"], strict=True)
+def work(ordered: Plain, _: Any) -> Plain:
+    """Carry out a ``CompareOrder``; no target is run for it, so ``go`` is not called."""
+    order = msgspec.convert(ordered, CompareOrder)
+    saved = [torch.load(file, weights_only=False) for file in order.results]
+    parts = zip(saved, order.lines, order.errors, strict=True)
     runs = [ProgramRun(*part) for part in parts]
     comparing = _Comparing(
-        runs[:-1], runs[-1], order["factor"], numbers=order["numbers"], without=order["without"]
+        runs[:-1], runs[-1], order.factor, numbers=order.numbers, without=order.without
     )
     return {"compared": msgspec.to_builtins(comparing.comparison())}
 

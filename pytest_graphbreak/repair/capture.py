@@ -32,6 +32,7 @@ from pytest_graphbreak.repair.calls import (
 from pytest_graphbreak.repair.objects import Reached
 from pytest_graphbreak.repair.raised import raised_by, store_error
 from pytest_graphbreak.repair.surroundings import seed, steady_random
+from pytest_graphbreak.repair.trial import VaryingSizes
 from pytest_graphbreak.repair.values import TensorLeaf, copy_of, settle, store
 
 MOST_BYTES: Final = 2**30
@@ -221,14 +222,11 @@ class Capture:
         """Whether inductor generates code."""
         return self.inductor and self._codegen
 
-    def varies(self) -> list[dict[str, Any]]:
-        """Return the sizes that vary from call to call, as plain data.
-
-        Of each callable the names of its parameters, and ``dims``.
-        """
+    def varies(self) -> list[VaryingSizes]:
+        """Return the sizes of each callable that vary from call to call."""
         originals = {entry.name: entry.original for entry in self.entries}
         return [
-            {"parameters": parameters(originals[name]), "dims": dims}
+            VaryingSizes(parameters(originals[name]), dims)
             for name, shapes in self._shapes.items()
             if (dims := varying(shapes))
         ]

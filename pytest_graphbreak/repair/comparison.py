@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -55,6 +55,24 @@ class Comparison(Struct):
     def words(self) -> str:
         """The difference in words, or empty."""
         return str(self.difference) if self.difference is not None else ""
+
+
+class CompareOrder(Struct, frozen=True, kw_only=True):
+    """What ``border`` compares: runs of the original and, as the last, a patched one."""
+
+    kind: str = "border"
+    results: list[str]
+    """The file of each run (``border.Results``)."""
+    lines: list[Mapping[str, Sequence[str]]]
+    """Those of each run, by stream."""
+    errors: list[str | None]
+    """What each run raised."""
+    factor: float
+    """How much wider tolerances are."""
+    numbers: bool
+    """Whether numbers in lines count."""
+    without: Sequence[str]
+    """Names that are not compared."""
 
 
 class Original:
@@ -119,17 +137,16 @@ class Original:
         """Return how the results of a run differ from those of the original's (``border``)."""
         codegen = self._options["codegen"] and self.first.inductor
         runs = (*originals, patched)
-        order: dict[str, Any] = {
-            "kind": "border",
-            "results": [str(trial.results) for trial in runs],
-            "lines": [trial.lines for trial in runs],
-            "errors": [trial.error for trial in runs],
-            "factor": _INDUCTOR if codegen else 1.0,
-            "without": list(without),
+        order = CompareOrder(
+            results=[str(trial.results) for trial in runs],
+            lines=[trial.lines for trial in runs],
+            errors=[trial.error for trial in runs],
+            factor=_INDUCTOR if codegen else 1.0,
+            without=without,
             # A backend of the program's own (``Capture.has_own_backend``) may count graphs.
-            "numbers": patched.options.get("backend", "") is not None,
-        }
-        answer, _ = self._bench.run(self._target, order, counted=False)
+            numbers=patched.options.get("backend", "") is not None,
+        )
+        answer, _ = self._bench.run(self._target, msgspec.to_builtins(order), counted=False)
         if "compared" not in answer:
             raise ServerError(f"the results cannot be compared: {answer.get('error')}")
         return msgspec.convert(answer["compared"], Comparison)

@@ -58,6 +58,7 @@ def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
         item = next((item for item in lost if item not in lost_before), lost[0])
         return f"{item.where.function} leaves the compiler: {item.reason}"
     for count in () if all_compiled else (_ops, _ops_of_models):
+        # By more than a third: a patch itself, such as torch.where, changes how many there are.
         if 3 * count(after) < 2 * count(before):
             return f"less is compiled ({count(before)} -> {count(after)} operations)"
     came_back = len(lost) < len(lost_before) and _ops(after) > _ops(before)

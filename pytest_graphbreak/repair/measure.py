@@ -216,7 +216,7 @@ def _calls(capture: Capture) -> Plain:
     return {
         "options": capture.options,
         "inductor": capture.inductor,
-        "varies": capture.varies(),
+        "varies": msgspec.to_builtins(capture.varies()),
         "device": _device(),
     }
 

@@ -31,6 +31,14 @@ class Rounds(Struct):
     raised: str = ""
 
 
+class VaryingSizes(Struct, frozen=True):
+    """Of one callable the names of its positional parameters, and the dimensions that vary."""
+
+    parameters: list[str]
+    dims: dict[str, list[int]]
+    """By argument, as ``calls.tensors_of`` names them: ``batch['ids']``."""
+
+
 class Trial(Struct, frozen=True):
     """The result of a run. ``error`` is why it failed."""
 
@@ -45,8 +53,8 @@ class Trial(Struct, frozen=True):
     """What it printed and logged while measured, by stream."""
     endless: Sequence[str] = ()
     """The drawn inputs for which a call does not end in time."""
-    varies: Sequence[dict[str, Any]] = ()
-    """The sizes that vary from call to call (``Capture.varies``)."""
+    varies: Sequence[VaryingSizes] = ()
+    """The sizes that vary from call to call."""
     out: str = ""
     """All that it printed, and its errors."""
     sites: Mapping[str, Site] = {}
@@ -87,8 +95,8 @@ LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
 """
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 """What the process of a run calls with its order."""
-_SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds"}
-"""The keys that an answer and a trial may have in common."""
+_SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds", "varies"}
+"""The keys of an answer that a trial has as they are; the others become objects."""
 
 
 class MeasureOrder(Struct, frozen=True, kw_only=True):
@@ -147,6 +155,7 @@ class Bench:
             sites={name: Site(Path(path), module) for name, (path, module) in sites.items()},
             results=results,
             rounds=msgspec.convert(answer.get("rounds") or {}, Rounds),
+            varies=msgspec.convert(answer.get("varies") or [], list[VaryingSizes]),
             **{name: answer[name] for name in _SHARED & answer.keys()},
         )
 

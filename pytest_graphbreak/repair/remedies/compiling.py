@@ -89,12 +89,12 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     yield _NUMBERS
     title = "dynamic=True: sizes and numbers are inputs of the graph"
     yield SourcePatch(title, as_dynamic, COMPILES)
-    for call in trial.varies:
-        for name, dims in call["dims"].items():
+    for called in trial.varies:
+        for name, dims in called.dims.items():
             text = str(dims[0] if len(dims) == 1 else dims)
             base, bracket, key = name.partition("[")
-            if base in call["parameters"]:
-                place = call["parameters"].index(base)
+            if base in called.parameters:
+                place = called.parameters.index(base)
                 change = marking(place, base, bracket + key, text)
                 title = f"mark_dynamic for the sizes that vary: {name} {text}"
                 yield SourcePatch(title, change, COMPILES)

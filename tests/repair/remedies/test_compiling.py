@@ -7,7 +7,7 @@ import pytest
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.remedies import compiling
 from pytest_graphbreak.repair.sources import COMPILES
-from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.trial import Trial, VaryingSizes
 
 pytestmark = pytest.mark.once
 
@@ -92,7 +92,7 @@ HEAD = "import torch\n\n\n@torch.compile\ndef f(x, batch): return x\n\n\nfor x, 
 def test_a_size_is_marked_by_one_line(
     argument: str, dims: list[int], call: str, marked: str | None
 ) -> None:
-    varies = [{"name": "f", "parameters": ["x", "batch"], "dims": {argument: dims}}]
+    varies = [VaryingSizes(["x", "batch"], {argument: dims})]
     patches = list(compiling.recompiles(Trial(Record(), varies=varies)))
     before = f"{HEAD}    {call}\n"
     texts = [patch.change(before, COMPILES) for patch in patches[2:]]
