@@ -73,8 +73,10 @@ class CudaGraphObserver(HookedObserver):
         super().__init__()
         self._local = _Recording()
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        """The number of each CUDA graph that is alive, by ``id()``."""
         self._count = count(1)
         self._captured: set[int] = set()
+        """The numbers of graphs that were captured once."""
         self._replays: list[Replay] = []
         self._interned: dict[Replay, Replay] = {}
         """Each place once, so that a replay adds no more than a reference."""

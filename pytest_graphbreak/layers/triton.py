@@ -68,7 +68,9 @@ class TritonObserver(HookedObserver):
         self._local = _LatestLoad()
         self._compiled_for: weakref.WeakKeyDictionary[Any, list[Specialization]]
         self._compiled_for = weakref.WeakKeyDictionary()
+        """What each kernel's function was compiled for since the last ``isolate``."""
         self._alive: list[Any] = []
+        """The compiled kernels that ``isolate`` took from their functions."""
 
     def hooks(self) -> Sequence[LatePatch]:
         kernels = note_hook(self._note_kernel, self.note_fault)

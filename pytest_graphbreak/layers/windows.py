@@ -51,7 +51,9 @@ class EventWindow(WindowBase):
         self._noted = noted
         self._first = len(noted)
         self._excluded: list[tuple[int, int]] = []
+        """The positions between which events are left out, in order."""
         self._last_read: tuple[tuple[int, int], Record | None] | None = None
+        """The record as it was read last, with the numbers of events and faults that there were."""
 
     @abstractmethod
     def _explain(self, events: Sequence[Any]) -> Record | None:

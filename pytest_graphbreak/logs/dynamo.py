@@ -103,17 +103,20 @@ class Dynamo:
     def __init__(self, sources: Sources) -> None:
         self.graphs = 0
         self.recompiles = 0
+        # The frames that Dynamo began with, and those that got a graph.
         self.attempted = 0
         self.compiled = 0
         self.seen: set[str] = set()
         self.script = ""
         self._explain = EventReader(sources)
         self._processes: dict[tuple[str, str], Process] = {}
+        """By rank and process id."""
         self._breaks: dict[tuple[str, ...], Break] = {}
         self._places: dict[tuple[str, int], Break] = {}
         """The first break at each file and line, as torch names them."""
         self._eager: dict[tuple[str, ...], Eager] = {}
         self._recompiles: dict[tuple[str, str], Recompile] = {}
+        """By the label of the process and the name of the attempt."""
         self._graphs: list[Graph] = []
 
     @property

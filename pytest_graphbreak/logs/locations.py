@@ -54,7 +54,9 @@ class Locations:
 
     def __init__(self) -> None:
         self._aliases: dict[str, str] = {}
+        """What each alias stands for, by its number."""
         self._inline: Counter[Place] = Counter()
+        """The places that ops name themselves, in a module without aliases."""
 
     def feed(self, text: str) -> None:
         """Read one or more whole lines."""

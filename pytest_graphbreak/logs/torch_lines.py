@@ -135,6 +135,7 @@ class TorchLines:
         self.is_waiting = False
         self._take = take
         self._open: dict[tuple[str, str], _Open] = {}
+        """The record of each process that may go on, by rank and process id."""
 
     def add_line(self, line: str) -> None:
         """Take the next line with ``RECORD_HINT`` in it, or any next one while ``is_waiting``."""

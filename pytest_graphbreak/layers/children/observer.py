@@ -34,7 +34,11 @@ _PATH = "PYTHONPATH"
 
 
 class _Family:
-    """This process as a parent. A fork of it becomes a child, and a parent of its own."""
+    """This process as a parent. A fork of it becomes a child, and a parent of its own.
+
+    ``enter`` and ``leave`` are called with each window (``Following``), ``adopt`` once where this
+    process turns out to be a child itself.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -42,7 +46,9 @@ class _Family:
         self._between: list[Places] = []
         """Those of each ``follow_between_windows`` that is under way."""
         self._is_followed = False
+        """Whether the variables are in the environment."""
         self._pid = 0
+        """The process that ``spool`` was named by: a fork has one of its own."""
         self.spool = ""
         self._child: Child | None = None
         self._places: Places | None = None

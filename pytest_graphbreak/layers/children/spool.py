@@ -50,7 +50,9 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 """The environment variable that names the spool to child processes; JSON of ``About``."""
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
+"""A directory of a process: its id, ``_machine()`` and a token, ``graphbreak-4711-<8>-<12>``."""
 _NODE = re.compile(r"\d+-")
+"""A directory in it, of a process that this one started: ``4712-<8>``."""
 _RECORD, _COMPILING, _UNSEEN, _RUNS, _LINES = "record", "compiling", "unseen", "runs", "lines"
 
 

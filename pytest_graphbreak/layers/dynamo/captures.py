@@ -100,7 +100,9 @@ class Captures:
         self.runs: GraphRuns | None = None
         self._notes = notes
         self._captured = 0
+        """How many functions were captured or loaded: they are named by it, ``capture/0``."""
         self._loads: list[_Load] = []
+        """The functions that were loaded, and not given up so far."""
         self._exports = threading.local()
         """Its ``depth``: how many exports this thread is in."""
         self.hooks: dict[names.Name, Hook] = {

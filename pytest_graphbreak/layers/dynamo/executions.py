@@ -94,7 +94,9 @@ class GraphRuns:
     def __init__(self) -> None:
         self._compiled: list[_Compiled] = []
         self._codes: dict[int, CodeType] = {}
+        """The code objects that were met on stacks, by ``id()``."""
         self._is_torchs: dict[int, bool] = {}
+        """Whether the code of this ``id()`` is torch's, which is passed over."""
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""

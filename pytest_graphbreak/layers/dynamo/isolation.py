@@ -36,7 +36,11 @@ def reset() -> None:
 
 
 class Mark(Struct, frozen=True):
-    """The extent of what Dynamo had compiled at one moment."""
+    """The extent of what Dynamo had compiled at one moment.
+
+    ``codes`` are the ids of code objects by tracker, ``states`` the keys of the profile; ``frames``
+    is the number that the next frame gets.
+    """
 
     codes: dict[str, set[int]]
     states: frozenset[Any]

@@ -51,11 +51,13 @@ class DynamoObserver(Observer):
         self._lock = SensorLock()
         self._windows: list[DynamoWindow] = []
         self._holders = 0
+        """How many ``hold`` are under way: the sensors stay in."""
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolation_faults: list[str] | None = None
         """What prevented isolating the next window; None if nobody tried."""
         self._is_stuck = False
+        """Whether the last ``isolate`` waited for another thread in vain."""
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this, but waited for if need be."""

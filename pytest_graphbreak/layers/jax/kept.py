@@ -30,8 +30,11 @@ from pytest_graphbreak.layers.private_names import MissingName
 MOST: Final = 4096
 """The most traces that are kept; if there are more, all are cleared."""
 _VALUES: Final = (type(None), bool, int, float, complex, str, bytes)
+"""The types of values that are plain by themselves."""
 _NODES: Final = (type(None), tuple, list, dict)
+"""The containers of a pytree of JAX that run no code of the user's."""
 _LIBRARIES: Final = ("jax", "jaxlib", "numpy", "ml_dtypes")
+"""The packages whose objects are plain, but for classes by ``_WITH_CODE``."""
 _WITH_CODE: Final = ("Jaxpr", "Tree", "Fun")
 """Parts of the names of classes of JAX that hold functions of the user's."""
 

@@ -53,7 +53,11 @@ class _Local(threading.local):
 
 
 class JaxSensors:
-    """The sensors of this process. ``events`` only grows while a window is open."""
+    """The sensors of this process. ``events`` only grows while a window is open.
+
+    Each window calls ``acquire`` and ``release``. The hooks go in with the first, or when JAX is
+    imported later, and come out with the last.
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []

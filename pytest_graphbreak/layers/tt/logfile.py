@@ -28,7 +28,9 @@ ENOUGH: Final = ("DEBUG", "VERBOSE")
 """Levels at which headers are printed; the plugin knows them only in capitals."""
 
 _BEGIN: Final = b"File verbosity level:"
+"""What the plugin says first, when it is loaded."""
 _DESCRIPTORS: Final = Path("/proc/self/fd")
+"""Where Linux lists the files that this process has open."""
 
 _log_paths: set[Path] = set()
 """The files that the variable has named while a window was open, in this process."""
@@ -174,9 +176,11 @@ class _Switch:
         self._process = 0
         """The process that turned it on; a forked child is another."""
         self._added: dict[str, str] = {}
+        """The variables that we set."""
         self._before: dict[str, str] = {}
         """Earlier values of what was added: the file of the process that started this one."""
         self._directory: Path | None = None
+        """That of the file, if we made it."""
 
     def switch_on(self, log: str) -> None:
         self._users += 1

@@ -208,6 +208,8 @@ class _Thread(Struct):
 class Programs:
     """The programs of one log, in the order of their first headers.
 
+    ``attempted`` counts all; each ends as one that is ``completed``, ``failed`` or ``unfinished``,
+    these two by their last stage, and ``shapes`` has the lists of stages. ``list`` has the first.
     ``headless``: stages of graphs that began before the log; ``lost``: graphs whose first header
     is missing in the middle of it. They are counted: nothing else begins with a later stage.
     """
@@ -315,6 +317,7 @@ def _lacks(program: Program, name: str) -> bool:
 
 
 _NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
+"""The name after ``module @``, in quotes or up to what follows it."""
 
 
 def module_name(text: str) -> str:

@@ -112,7 +112,9 @@ class XlaSensors:
         self._hooks = _hooks(self._bridge, self.recorder)
         self._lock = SensorLock()
         self._windows = 0
+        """The windows that are open; with the last one everything is put back."""
         self._reasons = 0
+        """Those of them that explain graphs: torch_xla reports compilations as long as one does."""
         self._run_places: Places | None = None
         """What names the user's frames, if a window counts runs."""
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
