@@ -213,11 +213,11 @@ class Values(Data, frozen=True):
             return ()
         if not causes and layer not in self.ops:
             return None
-        unexplained = graphs - sum(cause.count for cause in causes)
-        if DESCRIPTIONS[layer].above is None:  # at most one graph is plain: the only entry
-            names_entry = any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
-            return causes if unexplained == 0 or (unexplained == 1 and not names_entry) else None
-        return causes if unexplained >= 0 else None
+        plain = graphs - sum(cause.count for cause in causes)  # what a file does not write
+        names_entry = any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
+        if DESCRIPTIONS[layer].above is None:  # the only entry is plain; several are all named
+            return causes if plain == 0 or (plain == 1 and not names_entry) else None
+        return causes if plain >= 0 else None
 
     def knows_runs(self, layer: str) -> bool:
         """Return whether executions or reads of a layer were recorded."""
@@ -243,6 +243,10 @@ def _keys() -> Mapping[str, Meta]:
 KEYS: Final = _keys()
 """The keys of what was measured of a test in a baseline file, in the order of a file."""
 RULES: Final[Mapping[str, Rule]] = {name: (meta.extra or {})["rule"] for name, meta in KEYS.items()}
+"""The rule of each of these keys."""
+
+
+# With the profile first, then a key for each compiler's version, as the report has them.
 
 
 class _Profiled(Values, frozen=True):

@@ -53,6 +53,7 @@ VERDICT_KINDS: Final = (
     VerdictKind("none"),
 )
 """All verdicts, the most urgent first."""
+# Their names, and those with one property.
 VERDICTS: Final = tuple(verdict.name for verdict in VERDICT_KINDS)
 BY_VERDICT: Final = {verdict.name: verdict for verdict in VERDICT_KINDS}
 FAILING: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.fails)

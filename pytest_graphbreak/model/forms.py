@@ -26,8 +26,11 @@ LONGEST_FACT: Final = 200
 LONGEST_NAME: Final = 4096
 """Maximum number of characters of a node id or a file name; longer ones are refused."""
 MOST_COUNT: Final = 10_000_000
+"""The largest number of a report."""
 MOST_SETTINGS: Final = 1000
+"""The maximum number of settings of one test; more are refused."""
 _CUT: Final = "..."
+"""The end of a text that was cut."""
 _SHOWN: Final = 200
 """Maximum number of characters of an error message, which may quote a long text of the input."""
 
@@ -75,6 +78,7 @@ Settings = Annotated[
 ]
 """Flags, numbers and texts, by the names of settings of torch."""
 
+# A type of this module to read, and the class of an object itself.
 Form = TypeVar("Form")
 Own = TypeVar("Own", bound="Data")
 

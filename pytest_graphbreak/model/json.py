@@ -25,7 +25,9 @@ from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionRep
 from pytest_graphbreak.text.files import put
 
 VERSION: Final = 1
+"""The version of the report; readers ignore new keys, so it stays with them."""
 
+# The keys that are no field of a record, and what the schema says of the environment.
 _OPS: Final = Annotated[
     Counts,
     says(
@@ -133,6 +135,7 @@ def entry_of(data: object) -> TestReport:
     return _test(read(_test_form(), data))
 
 
+# The keys of a test in JSON that are fields of its record, and of itself.
 _RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _REPLACED)
 _TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _REPLACED)
 
@@ -178,6 +181,7 @@ def entry_json(test: TestReport) -> Plain:
 
 
 _PLAIN: Final = Difference("graph")
+"""A change with only defaults, which are not written."""
 
 
 def _change_json(change: Plain) -> None:
@@ -188,6 +192,7 @@ def _change_json(change: Plain) -> None:
             del change[name]
 
 
+# The keys that come first in a break and in eager code; the others follow as they are declared.
 _BREAK: Final = ("layer", "id", "reason", "explanation", "hints", "count", "where")
 _EAGER: Final = ("layer", "reason", "count", "where")
 _LEFT_OUT: Final[Plain] = {

@@ -108,6 +108,7 @@ class Layer(Struct, frozen=True, kw_only=True):
         return GraphCause(name)
 
 
+# What each cause means is in docs/explanation/counting.md.
 _XLA_CAUSES: Final = (
     GraphCause("fx", "plain", plural="fx"),
     GraphCause("split"),

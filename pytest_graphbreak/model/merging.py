@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -116,7 +116,7 @@ def _together(first: Placed, second: Placed) -> Placed:
 def _further(first: Break, second: Break) -> tuple[BreakReason, ...]:
     """Return the reasons of two breaks at one place that are not the reason of the first."""
     reasons = {reason.reason: reason for reason in (*first.reasons, *second.reasons)}
-    return tuple(reasons.values())[1:]
+    return tuple(reasons.values())[1:]  # the first stands in the break itself
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
@@ -153,8 +153,8 @@ def added_since(after: Record, before: Record | None) -> Record:
         ),
         breaks=_later(after.breaks, before.breaks),
         eager=_later(after.eager, before.eager),
-        recompile_list=after.recompile_list[len(before.recompile_list) :],
-        graph_list=_later_graphs(after, before),
+        recompile_list=_appended(after.recompile_list, before.recompile_list),
+        graph_list=_appended(after.graph_list, before.graph_list),
         executions=_grown(after.executions, before.executions),
         reads=_grown(after.reads, before.reads),
         execution_list=_later(after.execution_list, before.execution_list),
@@ -163,12 +163,20 @@ def added_since(after: Record, before: Record | None) -> Record:
     )
 
 
-def _later_graphs(after: Record, before: Record) -> tuple[Graph, ...]:
-    graphs = []
-    for layer in LAYERS:
-        count = sum(graph.layer == layer for graph in before.graph_list)
-        graphs += [graph for graph in after.graph_list if graph.layer == layer][count:]
-    return tuple(graphs)
+Appended = TypeVar("Appended", Recompile, Graph)
+
+
+def _appended(after: Iterable[Appended], before: Iterable[Appended]) -> tuple[Appended, ...]:
+    """Return the new items, by layer: each layer of each process goes on with a list of its own."""
+    earlier = Counter((item.layer, item.process) for item in before)
+    appended = []
+    for item in after:
+        key = (item.layer, item.process)
+        if earlier[key]:
+            earlier[key] -= 1
+        else:
+            appended.append(item)
+    return tuple(sorted(appended, key=lambda item: LAYERS.index(item.layer)))
 
 
 def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:

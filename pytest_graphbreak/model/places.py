@@ -50,11 +50,15 @@ LIBRARIES = frozenset(
 """Packages whose frames are machinery and never a line that a reader would edit."""
 
 _SITE = re.compile(r".*/(?:site|dist)-packages/(?=.)")
+"""What comes before the name of a package in a path."""
 _HASH = re.compile(r"_?(?!\d+$)[0-9a-f]{12,64}")
+"""A directory that is named by a hash, which is another on each machine; no number of digits."""
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
+"""The rest of a function after a break: ``torch_dynamo_resume_in_forward_at_12``."""
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Separate functions until Python 3.11, and part of the surrounding function since then."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
+"""The nodes in which a function or a class may be defined."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ESCAPE: Final = re.compile(r"\\(?:([\\'\"\r\n]|N\{)|)")
 """A backslash, and what follows it where that decides the end of a string, or of its line."""
@@ -88,11 +92,13 @@ class Places:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._roots = _directories([str(root)])
+        # What ``file``, ``is_written`` and ``_is_infra`` returned, by file.
         self._files: dict[str, str] = {}
         self._written: dict[str, bool] = {}
         self._infra_files: dict[str, bool] = {}
         self.infra: tuple[str, ...] = ()
         self._sources: dict[tuple[str, bool], _Source] = {}
+        """By file, without and with the lambdas and generator expressions."""
 
     def file(self, filename: str) -> str:
         """Return the stable name of a file, with ``/`` between directories.
@@ -173,10 +179,7 @@ class Places:
             return []
 
     def full_path(self, end: str, line: int, code: str, guess: str) -> str:
-        """Return the file whose path ends with ``end`` and that has this line, or an empty string.
-
-        Candidates are ``guess`` and the files of imported modules.
-        """
+        """Return ``guess`` or an imported file that ends with ``end`` and has this line, or ""."""
         if os.path.isabs(end):
             return end
         imported = (getattr(module, "__file__", None) for module in [*sys.modules.values()])

@@ -48,7 +48,7 @@ class Frame(Data, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of the place; it has no line number, so it survives edits elsewhere."""
+        """The identity: file and function, then the code; no line number, which edits move."""
         return (self.file, self.function, " ".join(self.code.split()))
 
 
@@ -83,6 +83,8 @@ class _Attributed(Data, frozen=True, kw_only=True):
 
 
 class _AtPlace(_Attributed, frozen=True):
+    """Something that happened at a place, for a reason; a record has each ``key`` once."""
+
     layer: LayerName
     reason: Text = ""
     where: Where = NOWHERE
@@ -164,8 +166,7 @@ class Recompile(_Attributed, frozen=True):
 
 
 CACHED: Final = ("compiled", "loaded", "found")
-"""Where the code of a graph came from: a compiler, a cache on disk, or the memory of the process.
-"""
+"""Where the code of a graph came from: a compiler, a cache on disk, the memory of the process."""
 
 if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable
     Cached = str
@@ -351,7 +352,7 @@ class Record(Data, frozen=True):
         """
         observed = [layer for layer in LAYERS if layer in self.layers and layer in JUDGED]
         active = [layer for layer in observed if self.graphs.get(layer)]
-        return (active or observed or LAYERS[:1])[-1]
+        return (active or observed or LAYERS[:1])[-1]  # without any layer: dynamo
 
     @property
     def ops(self) -> dict[str, int]:
@@ -374,10 +375,7 @@ class Record(Data, frozen=True):
         }
 
     def is_explained(self, layer: str) -> bool:
-        """Return whether each graph of a layer is known.
-
-        If only some are known, they tell nothing about the rest.
-        """
+        """Return whether each graph of a layer is known; some tell nothing about the rest."""
         count = sum(graph.layer == layer for graph in self.graph_list)
         return count == self.graphs.get(layer, 0)
 

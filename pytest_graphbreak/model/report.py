@@ -30,9 +30,11 @@ MOST_SHARDS: Final = 10_000
 """The maximum number of groups into which a run may be split."""
 MOST_PACKAGES: Final = 1000
 LONGEST_PROFILE: Final = 256
+"""The bounds of the environment: more packages, or a longer profile, are refused."""
 LONGEST_MESSAGE: Final = 200_000
 """Maximum number of characters of a failed test's message; longer ones are cut."""
 
+# pytest's words, and ``crashed`` for a test whose process died.
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
 
 if TYPE_CHECKING:  # mypy knows no ``Literal`` of a variable

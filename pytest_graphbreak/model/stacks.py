@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from pytest_graphbreak.model.places import Places, function_name, is_resume
 from pytest_graphbreak.model.record import Frame
 
+# `  File "/home/u/yolo/head.py", line 11, in forward`, and the line of source below it, if there is
+# one: no row of ^^^ or ~~~ that marks a part of it.
 _FRAME: Final = re.compile(
     r'^[ -]*File "([^"\n]{1,4096})", line (\d{1,9}), in (\S{1,500})[^\n]*'
     r'(?:\n +(?! |File "|[\^~ ]+$)([^\n]+))?',
