@@ -119,7 +119,9 @@ class AroundImports(ImportWatch):
 
 
 _watches: Final[list[ImportWatch]] = []
+"""Those that are attached; without one the method is Python's own again."""
 _METHOD: Final = "exec_module"
+"""The method of ``SourceFileLoader`` that runs a module."""
 
 
 class _Loader:

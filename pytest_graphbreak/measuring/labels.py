@@ -138,7 +138,9 @@ def _join(labels: list[str]) -> str:
 
 
 _attached: list[Labels] = []
+"""Those of the measurements that are open."""
 _under_way: list[_Label] = []
+"""The labels whose ``with`` has begun and not ended, of all threads."""
 
 
 def _after_fork() -> None:

@@ -77,6 +77,7 @@ class DynamoSensors:
         self._ledger = Ledger()
         self._turn = Turn()
         self._resolved: dict[Name, Any] = {}
+        """What this torch has under each private name that was found."""
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
         self._guards = GuardSensor(self.notes)
@@ -91,7 +92,9 @@ class DynamoSensors:
         self._parameters: dict[str, int] = {}
         """The positions of those parameters of Dynamo's ``_compile`` that are read."""
         self._blind: list[str] = []
+        """What cannot be seen in this torch: an error of each window."""
         self._makers: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
+        """The attempt that each ``OutputGraph`` is of, by the ``id()`` of that."""
 
     def attach(self) -> None:
         """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""

@@ -111,6 +111,7 @@ class InductorSensors:
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
         """The graphs that were compiled here, by ``id()``, and whether CUDA graphs were asked."""
         self._noted: dict[int, weakref.ref[Any]] = {}
+        """The graphs that are an event already, by ``id()``."""
         self._bypassed: dict[str | int, str] = {}
         """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
         asked it."""

@@ -98,7 +98,7 @@ class _EventReader:
                     seconds=graph.seconds,
                 )
             )
-        if graph.cause != "eager":
+        if graph.cause != "eager":  # outside of ``jit`` Python runs each operation anyway
             self._breaks += [
                 self._break(callback, graph.stack) for callback in event.contents.callbacks
             ]

@@ -72,6 +72,7 @@ class JaxSensors:
         self._patches: list[Patch] = []
         self._imports = ImportWatch(["jax"], self._attach)
         self._event = ""
+        """The name under which JAX counts what it compiled (``private.EVENT``)."""
 
     def acquire(self) -> None:
         """Open a window. JAX is not imported by this, but waited for if need be."""

@@ -27,7 +27,11 @@ from pytest_graphbreak.model.stacks import Line
 
 
 class Bridge:
-    """The hooks, and what they know of the graphs that are alive."""
+    """The hooks, and what they know of the graphs that are alive.
+
+    ``sensors`` puts them in. Those of one compilation nest: Dynamo compiles, the bridge extracts
+    the graph, tries its nodes, and lowers its pieces.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -97,6 +97,7 @@ def graph(name: str, event: Event, places: Places) -> Graph:
 
 
 def _why(event: Event, places: Places) -> _Why:
+    """Explain a compilation, the best evidence first: what was watched, then what was reported."""
     frames = event.report.frames if event.report else event.stack
     # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
