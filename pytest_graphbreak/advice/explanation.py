@@ -168,7 +168,7 @@ def explain(id_or_text: str) -> Explanation | None:
     if id is not None:
         return _explain_id(id)
     name = _name(text)
-    family = by_name().get(name) or by_name().get(name.removesuffix("s"))
+    family = by_name().get(name) or by_name().get(name.removesuffix("s"))  # as typed, or its plural
     if family is not None:
         return _explain_family(family)
     id = registry.id_of_reason(text)
@@ -195,12 +195,17 @@ def _find_family(text: str) -> Family | None:
 
 
 def suggest(id_or_text: str) -> tuple[str, ...]:
-    """Return names, ids and reasons near a text unknown to ``explain``, the nearest first."""
+    """Return names and ids near a text unknown to ``explain``, the nearest first.
+
+    Nearest is what is spelled alike; then families with one of its words in their title or advice,
+    then names and reasons with all of its words. A word of three letters is in too many.
+    """
     ids = registry.all_ids()
     if _NUMBERED.match(id_or_text.strip()):
         # Ids with near digits mean something else; a digit too many or too few is a typing error.
         typed = id_or_text.strip().lower()
         return tuple(id for id in ids if id.lower() in typed or typed in id.lower())[:MOST]
+    # What may have been meant, by how it may be typed.
     targets = {name: name for name in by_name()}
     targets |= {id.lower(): id for id in ids}
     targets |= {words[0].reason.lower(): id for id, words in ids.items()}

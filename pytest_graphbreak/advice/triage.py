@@ -144,7 +144,7 @@ def triage(exception_type_name: str, message: str, traceback_text: str = "") -> 
     if rule.kind == "graph-break" and rule.topic is None:
         broke = _break(message)
         return Triage(kind, advice.topic(broke) or None, broke, raised)
-    compiling = rule.kind in ("backend", "triton")
+    compiling = rule.kind in ("backend", "triton")  # the kinds that one page explains
     return Triage(kind, rule.topic or ("backend" if compiling else None), raised=raised)
 
 

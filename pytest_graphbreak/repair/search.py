@@ -197,15 +197,12 @@ class Search:
         """
         out = self.outcome
         was = {self.sources.key(item) for item in fixable(out.first.record)}
-        for problem in out.problems:
+        problems, out.problems = out.problems, []
+        for problem in problems:
             problem.fixed = self._is_gone(problem.item, out.last.record)
-        out.problems = [
-            problem
-            for problem in out.problems
-            if problem.patches
-            or not problem.fixed
-            or (problem.item is not None and self.sources.key(problem.item) in was)
-        ]
+            was_there = problem.item is not None and self.sources.key(problem.item) in was
+            if problem.patches or was_there or not problem.fixed:
+                out.problems.append(problem)
         out.last = self._source_run()
 
     def _source_run(self) -> Trial:

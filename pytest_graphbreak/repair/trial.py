@@ -179,6 +179,7 @@ class Bench:
 
         With ``new_python`` the process is one; else it is a fork of one that has imported torch,
         unless the program reads the environment itself: torch reads it when it is imported.
+        ``counted`` is whether it is one of ``runs``, so of the program.
         """
         new_python = new_python or b"environ" in target.path.read_bytes()
         self.runs += counted
