@@ -38,7 +38,8 @@ from pytest_graphbreak.report.unjudged import findings_of_tests
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
 
-_MADE_LATER = "(its text is made when the break happens: see the failure itself)"
+_MADE_LATER: Final = "(its text is made when the break happens: see the failure itself)"
+"""In place of torch's text, where its registry has none."""
 
 WIDTH: Final = 88
 """The largest width of the text in columns. Code is never wrapped."""

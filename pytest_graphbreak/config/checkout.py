@@ -143,6 +143,7 @@ def refuse_link_out(root: Path, directory: Path) -> None:
 
 
 def _find_config(start: Path) -> tuple[Path, Mapping[str, Any]]:
+    """Return the nearest directory with a section of pytest, and the section; else ``start``."""
     for folder in (start, *start.parents):
         for name in CONFIG_FILES:
             path = folder / name
@@ -216,4 +217,5 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _true(value: object) -> bool:
+    """Return what pytest takes for true in an ini file, or a true of TOML."""
     return value is True or str(value).strip().lower() in ("1", "yes", "true", "on")

@@ -75,6 +75,7 @@ class Sides(Struct, dict=True):  # the dict is where cached properties are kept
 
     @cached_property
     def new_breaks(self) -> tuple[Break, ...]:
+        """The breaks that have no match; without a baseline, those that a cap may be about."""
         if self.before is None:
             # Under a cap that limits graphs only, a break that makes no graph exceeds nothing.
             all_count = self.cap is None or self.grown("break")
@@ -89,6 +90,7 @@ class Sides(Struct, dict=True):  # the dict is where cached properties are kept
 
     @cached_property
     def new_eager(self) -> tuple[Eager, ...]:
+        """The eager places without a match; without a baseline, those that a cap forbids."""
         if self.before is None:
             return () if self.cap is None else forbidden_eager(self.cap, self.after)
         recorded = {place.key for place in self.before.values.eager}

@@ -138,10 +138,12 @@ def _most_urgent(changes: Sequence[Difference]) -> str:
 
 
 def _foreign(expected: Expected | None) -> str | None:
+    """Return ``Verdict.foreign``."""
     return expected.profile if expected is not None and not expected.recorded else None
 
 
 def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
+    """Return ``Verdict.unseen``: what the baseline and the cap name, each layer once."""
     of_baseline = () if expected is None else expected.unseen_layers(record.layers)
     of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
@@ -186,7 +188,10 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
         return fell and self._growth("graph", layer) <= 0
 
     def _runs_verdict(self, total: Difference) -> str | None:
-        """Return the verdict on executions or reads; None where other numbers explain them."""
+        """Return the verdict on executions or reads; None where other numbers explain them.
+
+        ``graph_budget_runs`` is about baselines: a limit in code holds in any case.
+        """
         layer = total.layer
         if total.growth > 0:
             others = (("graph", layer), ("break", None), ("eager", None))
