@@ -36,18 +36,18 @@ def is_ours(frame: FrameType) -> bool:
 def arrived(fault: BaseException, trace: TracebackType | None) -> bool:
     """Return whether an exception that our code met came from outside of it.
 
-    ``trace`` is its traceback, from the frame of ours that met it inwards. It did if a function was
-    called with the frame that it interrupted, as Python calls signal handlers (``handler(signum,
-    frame)``) and trace functions; or if it is of a class that nothing raises that we call, or a
-    ``TimeoutError``, and our own line is the innermost: then another thread has sent it
-    (``PyThreadState_SetAsyncExc``).
+    ``trace`` is its traceback, from the frame of ours that met it inwards.
     """
+    # It came from outside if a function was called with the frame that it interrupted, as Python
+    # calls signal handlers (``handler(signum, frame)``) and trace functions.
     before: FrameType | None = None
     while trace is not None:
         frame = trace.tb_frame
         if before is not None and not is_ours(frame) and _is_called_with(frame, before):
             return True
         before, trace = frame, trace.tb_next
+    # Or if our own line is the innermost, and its class is one that nothing raises that we call, or
+    # ``TimeoutError``: then another thread has sent it (``PyThreadState_SetAsyncExc``).
     if before is None or not is_ours(before):
         return False
     kind = type(fault)

@@ -2,6 +2,11 @@
 
 ``Patch`` replaces one function, ``RuntimePatch`` one that each step of a model calls, ``LatePatch``
 one of a module that may not be imported yet. All are taken out again with the last open window.
+``count_calls`` wraps one compiled graph, which no module has by a name.
+
+Code that Dynamo compiles may call what is put in, so it is marked (``layers.dynamo.private``). By
+``never_compile`` Dynamo runs a function as it is, and may compile what that calls: the original. By
+``keep_out`` it leaves alone what that calls, too: our own work.
 """
 
 from __future__ import annotations
@@ -33,7 +38,10 @@ Failed = Callable[[Hook, Exception], object]
 """A function called with a function of ours and what it raised."""
 
 FRAMES: Final = 2
-"""The Python frames between a caller and the original: ``patched`` of a ``Patch``, and its hook."""
+"""The Python frames between a caller and the original: ``patched`` of a ``Patch``, and its hook.
+
+The sensor of Dynamo's ``_compile`` adds them to the frames that Dynamo leaves out of its logs.
+"""
 
 
 class Patch:

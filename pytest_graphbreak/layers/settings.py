@@ -62,7 +62,10 @@ class SettingsError(Exception):
 
 
 class Snapshot(Struct, frozen=True):
-    """All settings at one moment that are set; a missing one has its default."""
+    """All settings at one moment that are set; a missing one has its default.
+
+    It keeps its dict, which ``take`` fills, and ``adopt`` changes.
+    """
 
     values: dict[Key, Any] = {}
 
@@ -172,7 +175,10 @@ def _equal(before: Any, now: Any) -> bool:
 
 
 def deleted_entries(snapshot: Snapshot) -> Iterator[Key]:
-    """Yield entries that were deleted: the monkeypatch of pytest 9.2 deletes to put back."""
+    """Yield entries that were deleted: the monkeypatch of pytest 9.2 deletes to put back.
+
+    ``suite.leaks`` asks for them: what was deleted since the call is put back, all else is left.
+    """
     yield from (key for key, value in snapshot.values.items() if value is DELETED)
 
 

@@ -173,7 +173,11 @@ class Dynamo:
     # Frames
 
     def _start(self, process: Process, record: TorchRecord, match: re.Match[str]) -> None:
-        """Handle a frame that is compiled or traced: one attempt logs both, and traces retries."""
+        """Handle a frame that is compiled or traced: one attempt logs both, and traces retries.
+
+        The lines of one attempt, with their tags: ``start compiling`` ``[0/0]``, ``start tracing``
+        ``[0/0]``, and for each retry ``start tracing`` ``[0/0_1]``.
+        """
         verb, name, file, line = match.groups()
         self.seen.add(verb)
         begun = process.attempts.get(record.id)
@@ -212,7 +216,7 @@ class Dynamo:
             self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
         buckets, attempt.buckets = attempt.buckets, 1
         label = process.label if self.processes > 1 else None
-        self.compiled += not attempt.graphs
+        self.compiled += not attempt.graphs  # its first one
         graphs = []
         for bucket in range(buckets):
             event = Made(attempt, attempt.graphs, bucket=bucket, buckets=buckets)
@@ -287,7 +291,7 @@ class Dynamo:
         if announced is not None:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
-            process.begin_round()
+            process.begin_round()  # each id is announced once, until Dynamo is reset
         # The first is of the newest compile.
         guards = tuple(guard[: dynamo_texts.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)

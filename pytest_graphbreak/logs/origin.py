@@ -50,7 +50,11 @@ class _RankState(Struct):
 
     ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
     last one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
-    ``compiled`` is that of a compilation that torch_xla reported.
+    ``compiled`` is that of a compilation that torch_xla reported. In a log with reports::
+
+        Dynamo made 0/0          pending
+        a report: it lowers      the whole graph, or its first part; lowered
+        a report: it lowers      another part: the graph was cut
     """
 
     pending: LoggedGraph | None = None

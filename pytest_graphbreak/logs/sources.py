@@ -66,7 +66,12 @@ class Sources(Places):
         return guess if guess.endswith(end) else self.find(end) or ""
 
     def _find(self, file: str) -> str | None:
-        """Return the path of the file on this machine, or None."""
+        """Return the path of the file on this machine, or None.
+
+        For ``/ci/repo/models/yolo.py`` these are tried: that file, and below each of the user's
+        directories ``ci/repo/models/yolo.py``, ``repo/models/yolo.py``, ``models/yolo.py`` and
+        ``yolo.py``. A file of a package is looked for by its path in the package.
+        """
         if not file.endswith(".py") or "\0" in file or len(file) > _LONGEST:
             return None
         candidates = [file] if os.path.isabs(file) else []

@@ -215,7 +215,7 @@ REPORT_HINT: Final = "Comp"
 _ANALYSIS: Final = "Compilation Analysis: "
 _HASH: Final = "Computation hash: "
 _IN_A_SENTENCE: Final = ("Post ", "'", '"', "`")
-"""What is before these words where they are no prefix."""
+"""What is before these words where they are no prefix: ``Post Compilation Analysis: ``."""
 
 
 class XlaLines:

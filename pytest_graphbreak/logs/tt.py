@@ -150,7 +150,7 @@ class _Module:
 
 
 class _MarkerRun(NamedTuple):
-    """Markers in a row that no evidence separates.
+    """Markers in a row that no evidence separates: of one graph, or of several.
 
     ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
     module; ``failed``: an error follows the last.
@@ -253,7 +253,7 @@ def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int]
     Whole graphs fill a run; a graph that failed stops before its last stage. The best number makes
     few graphs and few runs that do not fit; a misfit weighs more than a graph, except for the last,
     which the end of the log may have cut. Other numbers are possible only if no more runs do not
-    fit them.
+    fit them. In one run of 14 markers 7 stages make 2 graphs; 5 stages would make 3, and not fit.
     """
     misfits = {
         stages: sum(number for run, number in kinds.items() if not _fits(run, stages))
@@ -271,6 +271,7 @@ def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int]
 
 
 def _fits(run: _MarkerRun, stages: int) -> bool:
+    """Return whether whole graphs fill a run, or one that failed ends it before its last stage."""
     return run.failed != (run.length % stages == 0)
 
 

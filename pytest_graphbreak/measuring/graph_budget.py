@@ -59,8 +59,9 @@ class Steps(AbstractContextManager["Steps"]):
     """Steps that should compile once and run alike from then on.
 
     After ``warm`` steps no graph may be made, in a step or between two. Each later step must run
-    compiled graphs, and read values, as often as the one before. ``note`` gets the counts of each
-    step as it ends.
+    compiled graphs, and read values, as often as the one before: with ``warm=2`` the steps 1 and 2
+    may do anything, 3 makes no graph, and 4 runs like 3. ``note`` gets the counts of each step as
+    it ends.
     """
 
     def __init__(

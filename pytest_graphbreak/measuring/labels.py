@@ -26,7 +26,11 @@ Placed = TypeVar("Placed", Break, Eager)
 
 
 class Extent(Struct, frozen=True):
-    """The size of a record that only grows: of each list, by layer or place."""
+    """The size of a record that only grows: of each list, by layer or place.
+
+    ``listed`` has how many items of a layer there are: ``(Graph, "dynamo"): 3``. ``placed`` has how
+    often something happened at a place, which is in a record once: ``(Break, key): 2``.
+    """
 
     listed: Mapping[tuple[type, str], int]
     placed: Mapping[tuple[type, tuple[str, ...]], int]
@@ -49,7 +53,7 @@ class _Label(Struct, eq=False, frozen=True):
 
 
 class _Stretch(Struct, eq=False):
-    """A labelled stretch: the record when it began and ended; ``after`` is None until then."""
+    """A labelled stretch: the size of the record when it began and ended, None until then."""
 
     label: _Label
     before: Extent
@@ -100,7 +104,10 @@ class Labels:
 
 
 def _label_items(items: tuple[Listed, ...], stretches: Sequence[_Stretch]) -> Iterator[Listed]:
-    """Label items: one is in each stretch that has its number, among those of its layer."""
+    """Label items: one is in each stretch that has its number, among those of its layer.
+
+    A stretch that began after 2 graphs and ended after 5 has the third, fourth and fifth.
+    """
     seen: dict[tuple[type, str], int] = {}
     for item in items:
         key = type(item), item.layer
@@ -117,7 +124,8 @@ def _label_items(items: tuple[Listed, ...], stretches: Sequence[_Stretch]) -> It
 def _label_places(items: tuple[Placed, ...], stretches: Sequence[_Stretch]) -> Iterator[Placed]:
     """Label places: one is in the first stretch in which it came up, and in those around it.
 
-    A place is in a record once, with a count: there is no list to number it in.
+    A place is in a record once, with a count: there is no list to number it in. Where the count
+    went from 0 to 2 in one stretch and from 2 to 3 in the next, the place is of the first.
     """
     for item in items:
         key = type(item), item.key
@@ -133,7 +141,7 @@ def _label_places(items: tuple[Placed, ...], stretches: Sequence[_Stretch]) -> I
 
 
 def _join(labels: list[str]) -> str:
-    """Join labels, the outermost first."""
+    """Join labels, each once, the outermost first: that is the order in which they began."""
     return ", ".join(dict.fromkeys(labels))
 
 

@@ -119,7 +119,7 @@ def _as_main(program: UserProgram) -> Iterator[None]:
         folder = (
             os.getcwd() if program.is_module else os.path.dirname(os.path.realpath(program.name))
         )
-        sys.path[:1] = [folder]
+        sys.path[:1] = [folder]  # in place of the directory of the command that runs this
     try:
         yield
     finally:
@@ -176,7 +176,7 @@ def wait_for_threads(before: Collection[threading.Thread]) -> None:
             for thread in others:
                 _join(thread)
             pools_are_idle = False  # they may have given work to a pool
-        elif pools_are_idle:
+        elif pools_are_idle:  # the look before: what was done since has started no thread
             return
         else:
             pools: dict[int, list[threading.Thread]] = {}

@@ -1,8 +1,12 @@
 """The spool: child processes report to it what they compiled, and their test reads it.
 
 Each process that compiled has a directory, within that of the process that started it. It is made
-when a child compiles something, or loads a library that compiles without notice (torch_xla), and
-holds:
+when a child compiles something, or loads a library that compiles without notice (torch_xla). If the
+process 4711 of the test starts 4712, and that 4713, the directory of this one is::
+
+    /tmp/graphbreak-4711-<machine>-<token>/4712-<token>/4713-<token>/
+
+It holds:
 
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process

@@ -48,10 +48,19 @@ class Function:
     given_up = False
 
 
-class _Latest(threading.local):
-    """What was captured or began to load last: by this thread, and by ``anyone``.
+# Which function a thread compiles or loads, for the layers below Dynamo.
+#
+# ``torch.compile(...).aot_compile`` has no compile id while its backend runs, and neither has
+# ``torch.compiler.load_compiled_function``: a graph below Dynamo that comes without one belongs to
+# the function that this thread captured or began to load last, or else any thread. An engine may
+# lower parts of it, or load them, after that call and in threads of its own (vLLM).
 
-    An attribute of the class is shared by all threads, one of its object is this thread's.
+
+class _Latest(threading.local):
+    """What was captured or began to load last: by this thread (``here``), and by ``anyone``.
+
+    ``here`` is set on the object, which has attributes of its own in each thread; one that has set
+    nothing reads the None of the class. ``anyone`` is set on the class, so all threads share it.
     """
 
     here: Function | None = None
@@ -59,14 +68,6 @@ class _Latest(threading.local):
 
 
 _LATEST: Final = _Latest()
-
-
-# Which function a thread compiles or loads, for the layers below Dynamo.
-#
-# ``torch.compile(...).aot_compile`` has no compile id while its backend runs, and neither has
-# ``torch.compiler.load_compiled_function``: a graph below Dynamo that comes without one belongs to
-# the function that this thread captured or began to load last, or else any thread. An engine may
-# lower parts of it, or load them, after that call and in threads of its own (vLLM).
 
 
 def begin_function() -> Function:
@@ -112,7 +113,9 @@ class Captures:
         }
 
     def attach(self, runs: GraphRuns | None) -> None:
-        # An export or a load may stand in a function that left the compiler.
+        # An export or a load may stand in a function that left the compiler, whose calls Dynamo
+        # compiles. ``Patch`` marks the hooks alone, so that the original may be compiled: these are
+        # what the hooks call.
         for ours in (self._note_function, self._note_stop, Notes.guard):
             keep_out(ours)
         self.runs = runs
@@ -121,7 +124,8 @@ class Captures:
         """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.
 
         Loads of it that were given up are noted: an engine loads what it compiled at an earlier
-        start, finds that it is not what it can use, and compiles again (vLLM 0.32).
+        start, finds that it is not what it can use, and compiles again (vLLM 0.32). A load is given
+        up if the same code is captured now, what was loaded is gone, and it never ran.
         """
         code, values = getattr(root, "f_code", None), getattr(root, "f_locals", {})
         attempt = self._attempt(code, values, caller())
@@ -143,7 +147,7 @@ class Captures:
     ) -> Attempt:
         attempt = Attempt(f"capture/{self._captured}", outcome="compiled", is_capture=True)
         self._captured += 1
-        attempt.above = self._notes.look_up(frame)[0]
+        attempt.above = self._notes.look_up(frame)[0]  # the stack, without the attempt on it
         if code is not None:
             attempt.code = first_line(code)
             attempt.written = first_line(written_forward(code, values) or code)
@@ -166,14 +170,15 @@ class Captures:
     def _note_function(self, compiled: Any, is_loaded: bool) -> None:
         """Note a function compiled ahead of time, which was loaded, or captured right before."""
         artifacts = compiled._artifacts
+        # Of one that was captured: this thread has just made its graph (``aot_compile_fullgraph``).
         graph = self._notes.thread.latest_graph
         if is_loaded:
             frame = caller()  # the __init__ of a dataclass, which has no file
             attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
-            # As a captured function has: no more will come.
+            # For a captured function the call of its backend counts it (``sensors``).
             attempt.graphs = 1
             graph = Made(attempt, 0, cached="loaded")
-            # AOT_LOAD has begun it, where this torch has that function.
+            # AOT_LOAD has begun it: ``deserialize`` makes the object at its end, in this thread.
             function = latest_function() or begin_function()
             function.name = attempt.id
             self._notes.events.append(graph)

@@ -17,7 +17,13 @@ class Ledger:
     A test may clear the counters at any moment, and put them back
     (``mock.patch.dict(counters["stats"])``). Another inner counter, a smaller value,
     or one at which it was left before only moves the point that is counted from,
-    and is never taken for graphs.
+    and is never taken for graphs::
+
+        Dynamo's   ours since   missed
+        0 -> 3     3            0
+        3 -> 5     1            1
+        5 -> 0     0            0       cleared
+        0 -> 5     0            0       put back, as it was left
     """
 
     def __init__(self) -> None:

@@ -114,6 +114,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     if kind is _TENSOR or kind is _SIZE:
         return _tensor_now(source, value, text)
     is_plain = kind is _VALUE and type(value) in _PLAIN
+    # ``NOTHING`` is neither, so for it this is empty.
     shown = repr(value) if is_plain else _enum_member(value)
     return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
 
@@ -167,6 +168,7 @@ def other_instance(guard: str, before: Modules, now: Modules, values: Mapping[st
         earlier = before.get(name, module)
         if earlier.id == module.id:
             continue
+        # ``L['self'].n == 2``, ``self.n == 2``, ``len(self) == 2``
         begins_with_it = re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text)
         if begins_with_it or earlier.shapes != module.shapes:
             return type(values[name]).__name__
@@ -200,7 +202,9 @@ def _tensor_now(source: str, value: Any, text: str) -> str:
 
 def _inference_now(source: str, value: Any, text: str) -> str:
     """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
-    # Only what autograd follows has its keys; another device has them, too, under other names.
+    # ``... mismatch. expected DispatchKeySet(CPU, AutogradCPU), actual DispatchKeySet(CPU)``: only
+    # what autograd follows has its keys. Another device has them, too, under other names, so that
+    # both sides have some: ``actual DispatchKeySet(XLA, AutogradXLA)``.
     if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
         return ""
     kind = "an inference tensor" if value.is_inference() else "no inference tensor"

@@ -48,7 +48,10 @@ class Mark(Struct, frozen=True):
 
 
 def mark() -> Mark:
-    """Return a mark that can be given to ``forget``."""
+    """Return a mark that can be given to ``forget``.
+
+    An observer marks where something begins that a test's window leaves out.
+    """
     convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},

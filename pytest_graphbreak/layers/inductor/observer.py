@@ -64,12 +64,14 @@ class InductorObserver(HookedObserver):
         """Return the record with place, owner and cause of each graph, from that of Dynamo."""
         if LAYER not in record.layers:
             return record
+        # Dynamo's graphs by their names, which ``_graph`` has put into ``sources``.
         above = {
             (graph.process, graph.name): graph
             for graph in record.graph_list
             if graph.layer == DYNAMO
         }
         ahead = (graph for graph in record.graph_list if _is_ahead_of_time(graph))
+        # How many parts each function has, by cause, that was compiled ahead of time.
         parts = Counter((graph.process, graph.sources, graph.cause) for graph in ahead)
         graphs = tuple(
             _joined(graph, above, is_part=parts[graph.process, graph.sources, graph.cause] > 1)
@@ -77,14 +79,27 @@ class InductorObserver(HookedObserver):
             else graph
             for graph in record.graph_list
         )
-        skipped = merge(
+        skipped = merge(  # so that the same at one place is one entry, with a count
             [Record(layers=(LAYER,), eager=(*record.eager, *_graphs_without_capture(graphs)))]
         )
         return replace(record, graph_list=graphs, eager=skipped.eager)
 
 
+# Names of graphs, and their ``sources`` until ``_joined`` finds the graph of Dynamo's by them:
+#
+#   name                   sources
+#   0/0 forward            0/0
+#   0/0 forward#2          0/0#2      Dynamo's second round, or a second part of one graph
+#   capture/0 inference    capture/0  a function that was compiled ahead of time, or its first part
+#   capture/0 inference#2  capture/0  its second part
+#   inference              (none)     no graph of Dynamo's is known
+
+
 def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
-    """Return a graph; ``number`` counts those of the same kind and frame, from 1."""
+    """Return a graph; ``number`` counts those of the same kind and frame, from 1.
+
+    ``event.frame`` is the name of a graph of Dynamo's.
+    """
     name = f"{event.frame} {event.kind}".strip()
     line = skip_line(event.skip)
     kernels, calls = plural(event.kernels, "kernel"), plural(event.calls, "call")
@@ -95,6 +110,7 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     sizes = f"for {event.part.sizes}" if event.part.sizes else ""
     source = event.frame if number == 1 or event.function else f"{event.frame}#{number}"
     if begins is not None and places.is_user(begins.file):
+        # A part is at the line that reads its first input, not where all were compiled.
         stack = (*stack, places.frame(*begins))
     return Graph(
         LAYER,
@@ -105,9 +121,10 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
         hash=event.key or None,
         sources=(source,) if event.frame else (),
         where=stack[-1] if stack else NOWHERE,
+        # The last part is read back by ``_graphs_without_capture``, from ``PREFIX`` on.
         reason="; ".join(filter(None, (sizes, contents, event.missed, skipped))),
         cached="loaded" if event.loaded else "compiled",
-        stack=(places.frame(*line),) if line is not None else (),
+        stack=(places.frame(*line),) if line is not None else (),  # what prevents a CUDA graph
     )
 
 
@@ -143,7 +160,7 @@ def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], *, is_part
     origin = origin or above.get((graph.process, source.partition("#")[0]))
     if origin is None:
         return graph
-    kind = graph.name.partition(" ")[2].partition("#")[0]  # as _graph has named it
+    kind = graph.name.partition(" ")[2].partition("#")[0]  # ``forward``, of ``0/0 forward#2``
     return replace(
         graph,
         cause="recompile" if origin.cause == "recompile" else kind or graph.cause,
@@ -156,6 +173,7 @@ def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], *, is_part
 def _graphs_without_capture(graphs: Iterable[Graph]) -> Iterable[Eager]:
     """Yield the graphs without a CUDA graph, as code that left the device's graph."""
     for graph in graphs:
+        # ``2 kernels, 1 call of ...; no CUDA graph: ...``, as ``_graph`` writes it
         _, prefix, words = graph.reason.partition(PREFIX)
         if graph.layer == LAYER and prefix:
             where = graph.stack[-1] if graph.stack else graph.where

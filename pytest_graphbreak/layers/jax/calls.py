@@ -175,7 +175,18 @@ class _Frames(Struct):
 
 
 def find_call(frame: FrameType | None) -> JaxCall:
-    """Return the call that is compiled for, from the frame of JAX that compiles."""
+    """Return the call that is compiled for, from the frame of JAX that compiles.
+
+    The frames of a call of ``jit``, outermost first, and what ``_Frames`` takes from them; it goes
+    from the last one up to the user's::
+
+        the user's line           stack
+        other frames of JAX       is_direct, moves: _take_caller
+        cache_miss                miss
+        _run_python_pjit          params
+        _pjit_jvp, ...            kind
+        _pjit_call_impl_python    impl
+    """
     seen = _Frames()
     while frame is not None and (is_jax(frame) or _only_links(frame)):
         if is_jax(frame):

@@ -7,7 +7,17 @@ so that each program is asked for again, and counted, just as after ``jax.clear_
 calls share a trace, and the same traces a lowering.
 
 ``jax.clear_caches()`` itself is called, with these caches taken out of its list meanwhile. If they
-are not found as expected (jax 0.7 has others), it clears all.
+are not found as expected (jax 0.7 has others), it clears all. The caches, by their names in
+``private``::
+
+    PRIMITIVES  (primitive, params)      -> jit(fun), which holds a fun that JAX made for these
+    TRACES      (weak fun, args, ...)    -> (jaxpr, tree of the results)
+    LOWERINGS   (weak jaxpr, options)    -> a computation, with its executable
+
+So a trace lives as long as its function, and a lowering as long as the jaxpr of its trace.
+
+Beside that, executables are kept outside of JAX (``KeptExecutables``): a program is asked for
+again, and XLA does not make it again.
 """
 
 from __future__ import annotations
@@ -67,13 +77,16 @@ class KeptTraces:
         for reference, _, args, _ in traces.cache_keys():
             if (fun := reference()) is None:
                 continue
+            # In ``_staying``: looked at before, and alive since, so that the id is of no other.
             if id(args) in self._staying or self._may_stay(fun, args):
                 staying[id(args)] = args
-            # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of 0.10).
-            elif getattr(fun, "_apply_primitive", False):  # that cache cannot evict single entries
+            elif getattr(fun, "_apply_primitive", False):
+                # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of
+                # 0.10): PRIMITIVES holds it, and cannot evict single entries.
                 return self._keep_none()
             else:
                 traces.evict_weakref(fun)
+        # Only as many values as there are keys are surely those of the cache.
         jaxprs = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
         if not len(jaxprs) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
             return self._keep_none()
@@ -124,7 +137,10 @@ def _values(cache: Any, kind: type) -> list[Any]:
 
 
 def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
-    """Reduce a cache to these, without executables; return False if its content is not known."""
+    """Evict the lowerings of all jaxprs but these (``id()``), and the executables of the rest.
+
+    Returns False if the content of the cache is not known.
+    """
     for reference, *_ in lowerings.cache_keys():
         if id(jaxpr := reference()) not in stay and jaxpr is not None:
             lowerings.evict_weakref(jaxpr)
@@ -221,6 +237,7 @@ class KeptExecutables:
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""
+        # The fifth is ``host_callbacks``: Python functions that the program calls.
         if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
             return None
         return or_else(None, self._key_of, *args)  # another backend has other types here

@@ -3,7 +3,12 @@
 A thread compiles one graph at a time, so a header belongs to the last graph of its thread. If
 several processes print with the same thread id and no rank, stages of two graphs overlap; then a
 stage goes to the last graph that still lacks it, and ``overlapped`` says that the failed graph is a
-guess.
+guess::
+
+    vhlo    graph 1
+    vhlo    graph 2
+    ttir    graph 2
+    ttir    graph 1, since graph 2 has one: they overlap
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class DebugFile:
     """
 
     def __init__(self) -> None:
-        self.off = TOO_LATE
+        self.off = TOO_LATE  # so it is not armed: what is compiled now is not reported to us
         self._fd = -1
         self._users_file = ""
         """The path of the user's own file, if that is read."""
@@ -73,7 +73,7 @@ class DebugFile:
     def disarm(self) -> None:
         """Stop reading. A file of ours stays open: torch_xla goes on writing to it."""
         self._give_back()
-        self.off = TOO_LATE
+        self.off = TOO_LATE  # until ``arm`` looks again
 
     def has_grown(self) -> bool:
         """Return whether something was written since the last ``read``. Costs a system call."""
@@ -91,6 +91,7 @@ class DebugFile:
         if not self._users_file:
             self._taken = True
             self._give_back()
+            # ``torch_xla.compile(full_graph=True)`` refuses to run: the user is to see why.
             for text in self._reader.refused:
                 with contextlib.suppress(OSError):
                     os.write(2, text.encode())  # torch_xla itself would have written it there

@@ -87,7 +87,10 @@ class PieceInput(NamedTuple):
 
 
 class Piece(Struct, eq=False):
-    """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes."""
+    """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes.
+
+    With ten nodes and a cut at node 4 there are the pieces 0 to 3 and 5 to 9.
+    """
 
     fx: FxGraph
     first: int = 0

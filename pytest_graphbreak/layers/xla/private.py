@@ -1,5 +1,8 @@
 """All private names of torch_xla that are called, and what each one is for.
 
+Three things need several of them, or more than a call: ``flush`` and ``settle``, after which the
+device is idle, and ``CacheKeys``, by which a test finds nothing that another one compiled.
+
 torch_xla is never imported from here: it is loaded once the user's code has imported it. Counters
 and metrics are read at any time: that opens nothing. All else is asked only once the user's code
 has used a device (``is_in_use``): a question about one opens the PJRT client, or fixes whether
@@ -121,7 +124,11 @@ def counter(name: str) -> int:
 
 
 def compile_counters() -> int:
-    """Return a number that differs after each compilation, and after counters were cleared."""
+    """Return a number that differs after each compilation, and after counters were cleared.
+
+    ``UncachedCompile`` counts look-ups that missed. A sharded tensor that is put together is
+    compiled without one, and counted as ``ReplicateShardedData``.
+    """
     return counter("UncachedCompile") + counter("ReplicateShardedData")
 
 
@@ -199,8 +206,9 @@ PATIENCE: Final = 5.0
 def settle(patience: float = PATIENCE) -> bool:
     """Wait until devices that are in use are done; return False if they are not in time.
 
-    A thread of its own waits, so that nothing of ours waits without an end. Raises what torch_xla
-    raises for work that failed.
+    A thread of its own waits, so that nothing of ours waits without an end: one of ``_thread``,
+    which Python neither lists nor joins at its end. Raises what torch_xla raises for work that
+    failed.
     """
     if not is_in_use():
         return True
@@ -239,7 +247,10 @@ VARIABLE = "XLA_AUTO_SPMD_MESH"
 
 
 def give_back(variable: str) -> None:
-    """Put the user's value of a variable back into the C environment."""
+    """Put the user's value of a variable back into the C environment.
+
+    For all variables that are set there only: ``VARIABLE``, and those of ``debug_file``.
+    """
     value = os.environ.get(variable)
     if value is None:
         os.unsetenv(variable)
@@ -253,7 +264,15 @@ def can_isolate_caches() -> bool:
 
 
 class CacheKeys:
-    """The values of this process. Tests nest: the end of an inner one restores the outer one's."""
+    """The values of this process. Tests nest: the end of an inner one restores the outer one's.
+
+    The last value is in force. It may not be the one that ends, since windows overlap, too::
+
+        a = push("test a")  # a is in force
+        b = push("test b")  # b
+        pop(a)              # b, still
+        pop(b)              # the user's own
+    """
 
     def __init__(self) -> None:
         self._values: list[str] = []
@@ -276,7 +295,7 @@ class CacheKeys:
     def pop(self, value: str) -> None:
         """End the use of a value: the one before it is in force again, or the user's own."""
         if value in self._values:
-            self._values.reverse()
+            self._values.reverse()  # ``remove`` takes the first, and the last is meant
             self._values.remove(value)
             self._values.reverse()
             self._apply()

@@ -41,7 +41,10 @@ class CompileReport(Struct, eq=False):
 
     @property
     def lowers(self) -> bool:
-        """Whether the bridge lowered an FX graph by it, or a part of one."""
+        """Whether the bridge lowered an FX graph by it, or a part of one.
+
+        Not so the inputs that it settles first, by ``torch_xla.sync``: see ``is_of_bridge``.
+        """
         stated = self.stated_cause
         if "compiling a FX graph" in stated or "executing a compiled" in stated:
             return True
@@ -97,7 +100,7 @@ class Reader(Struct):
                 self._prefix, self._block = prefix, [line]
                 return None
         if line.startswith(_AFTERWARDS):
-            if not self._unpaired:
+            if not self._unpaired:  # autograd's thread: there was no first block
                 return CompileReport()
             self._unpaired -= 1
         return None

@@ -5,6 +5,10 @@ then has torch_xla compute the results. What is compiled by that is the FX graph
 user's. So the last graph module of Dynamo's that was run is remembered, with the function that ran
 it: what is compiled with that function on the stack belongs to the graph. While the module's own
 code is on the stack too, one of its nodes needed what is compiled.
+
+A node that XLA could not take is a ``Cut``, what lies between two is a ``Piece`` of the graph
+(``fx``); a ``LoweringContext`` says to which of them a compilation belongs (``events``). Without
+the bridge the whole graph is one piece.
 """
 
 from __future__ import annotations
@@ -88,21 +92,28 @@ class Unbridged:
         """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
 
     def forget(self) -> None:
+        """Forget what runs. Modules stay: one that is alive may run in a later window."""
         self._run = None
         self._depth = threading.local()
 
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 
     def before_call(self, args: tuple[Any, ...]) -> None:
+        """Begin a run, in one of three cases.
+
+        - One that is known not to be Dynamo's, or to be the bridge's, only ends the run before it.
+        - One that other code calls: that code is the function that runs it.
+        - One that the written code of another one calls is a part of that, and begins none.
+        """
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
         is_foreign = self._modules.get(args[1], _NOT_MET) is None
-        if is_foreign and self._run is None:  # else ``_begin_run`` ends the run
+        if is_foreign and self._run is None:
             return
         frame = caller()
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
             frame = frame.f_back
         is_written = frame is not None and frame.f_code.co_filename.startswith(_WRITTEN)
-        if depth == 1 or not is_written:  # else it is a part of the graph whose code calls it
+        if depth == 1 or not is_written:
             self._begin_run(args[1], args[2:], frame)
 
     def after_call(self, token: None, result: Any) -> None:
@@ -112,7 +123,7 @@ class Unbridged:
     # watched, since Dynamo uses its name where it meets it.
 
     def before_interpret(self, args: tuple[Any, ...]) -> None:
-        frame = caller()
+        frame = caller()  # Interpreter.run: its ``self`` has the module, which ``args`` have not
         interpreter: Any = frame.f_locals.get("self") if frame is not None else None
         if not hasattr(interpreter, "run_node"):
             return
@@ -134,6 +145,7 @@ class Unbridged:
             cut = _cut(frames, ops, module, entry.graph)
             return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
         context = LoweringContext("unbridged", entry.graph, entry.piece, within=run.within)
+        # ``last`` is a run for which the whole graph was compiled: a cut has returned above.
         if entry.last is not None:
             context = _context_of_repeat(context, entry.last, run)
         entry.last = run
