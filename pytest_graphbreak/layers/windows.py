@@ -75,6 +75,7 @@ class EventWindow(WindowBase):
         return self._last_read[1]
 
     def _included(self, until: int) -> Iterator[Any]:
+        """Yield the events up to a position: without 4 to 6, those from 2 to 4 and from 6 on."""
         first = self._first
         for start, end in self._excluded:
             yield from self._noted[first:start]

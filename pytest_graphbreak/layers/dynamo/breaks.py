@@ -93,7 +93,7 @@ class BreakSensors(Struct, frozen=True):
             inlined=details.inlined,
         )
         if attempt is not None:
-            key = (event.message, event.stack[-1:])
+            key = (event.message, event.stack[-1:])  # the innermost line, if there is a stack
             if key in attempt.breaks:
                 return
             attempt.breaks[key] = event

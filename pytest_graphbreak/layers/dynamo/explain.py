@@ -189,7 +189,14 @@ class EventReader:
         return f"{name}+{number}" if number else name
 
     def _cause(self, event: Made) -> tuple[str, str]:
-        """Return why there is this graph, and the evidence."""
+        """Return why there is this graph, and the evidence.
+
+        - ``bucket``: DDP cut a graph, and this is no first part of it;
+        - ``recompile``: the same attempt once more (``0/0+1``), or guards failed (``0/1``);
+        - ``break``: the rest of a function that broke;
+        - ``callee``: a function that was called by one that broke;
+        - ``entry``: nothing that Dynamo compiled led to it.
+        """
         attempt = event.attempt
         if event.bucket:
             first = self._name(attempt, event.number - event.bucket)

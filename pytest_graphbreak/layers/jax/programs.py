@@ -25,6 +25,9 @@ from pytest_graphbreak.layers.jax.functions import definition, parameters
 from pytest_graphbreak.text.numbers import plural
 
 Identity = tuple[Any, ...]
+"""What programs are compared by: ``("function", id, kind, on_device)``, for a backward pass
+``("source", text, kind, on_device)``; for an operation outside of ``jit`` ``("eager", name, file,
+line, on_device)``, and ``("parameters", ...)`` for what that was made with."""
 
 
 class FunctionLedger:

@@ -260,7 +260,10 @@ class DeviceRuns:
     def _lines(
         self, requests: Mapping[Request, int], total: int, places: Places
     ) -> Iterator[LineRuns]:
-        """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
+        """Yield the lines that asked, ``total`` in all; what nobody noted has no line.
+
+        With 7 runs by the metric and 5 noted requests these are 5 runs with lines, and 2 without.
+        """
         remaining = total
         for request, noted in requests.items():
             count = min(noted, remaining)

@@ -153,7 +153,7 @@ def _is_same_code(before: Graph, after: Graph) -> bool:
     """Return whether two lazy graphs of one line are the same code.
 
     They are if their stacks are equal, or if only the line differs at which the outermost function
-    goes on, and they have as many inputs and outputs.
+    goes on (a test that calls ``step(x)`` in two lines), and they have as many inputs and outputs.
     """
     if after.cause not in CAUSES or after.where == NOWHERE:
         return False

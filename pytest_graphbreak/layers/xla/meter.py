@@ -85,8 +85,8 @@ def _continues(before: native.Compiles, after: native.Compiles) -> bool:
     """Return whether ``after`` can have come from ``before`` by compiling alone.
 
     The metric keeps its latest 1024 samples, each with a time of its own: the
-    last one seen must still be where it was. After 3 graphs with the samples ``a b c``, ``b c d e``
-    can be those of 5: ``c`` is 2 places before the end.
+    last one seen must still be where it was. After 3 graphs with the samples ``a b c``, those of 5
+    have ``c`` two places before their end: ``a b c d e``.
     """
     if after.graphs < before.graphs:
         return False

@@ -14,7 +14,7 @@ _GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
 _SELF = "L__self___"
 """How Dynamo's name for a module of ``self`` begins, up to the module's own: ``..._downs_0``."""
 _NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
-"""The names of inputs that torch made up."""
+"""The names of inputs that torch made up: ``primals_1``, ``arg0_1``."""
 
 
 class Compiled(Struct, frozen=True):
@@ -37,7 +37,8 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
     inputs = [node for node in nodes if is_input(node)]
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
-    # An export lifts the module's parameters, and puts them before the user's inputs.
+    # An export lifts the module's parameters, and puts them before the user's inputs: of the
+    # numbers 0 to 4, where there are two names, the first three.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(user_names))
     return tuple(
         _input_name(node, position, user_names, number - lifted, backward=backward, paths=paths)
