@@ -78,7 +78,11 @@ def gated_suite(pytester: pytest.Pytester) -> GatedSuite:
 
 
 class LibrariesStay(_pytester.SysModulesSnapshot):
-    """pytester forgets what a run imported; torch cannot be imported twice in one process."""
+    """pytester forgets what a run imported; torch cannot be imported twice in one process.
+
+    So only modules of the suite itself are forgotten, by the names ``test_*`` and ``conftest*``.
+    All others stay, whatever ``preserve`` says of them.
+    """
 
     def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
         super().__init__(lambda name: not name.startswith(("test_", "conftest")))

@@ -50,13 +50,21 @@ class Sign(Struct, frozen=True):
         return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
 
     def could_be(self, reason: str) -> bool:
-        """Return whether the reason fits, and only detail or code can decide."""
+        """Return whether the reason fits, and only detail or code can decide.
+
+        ``graphbreak explain`` is given a reason alone: it names such families as similar.
+        """
         open_parts = self.detail or self.code
         return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
 
 
 PLAIN: Final = "plain"
-"""The form of what plain calls of the user's own functions lead to."""
+"""The form of what plain calls of the user's own functions lead to.
+
+A form is how the line that breaks is reached; ``layers.dynamo.reached`` has them all.
+``self.net(x)`` is plain, a line of an installed package is ``library``, one that is called by
+``torch.cond`` is ``operator``. ``tests/advice/table.py`` has programs of many forms.
+"""
 
 
 class FixLine(Struct, frozen=True):
@@ -184,7 +192,11 @@ DEVICES: Final = ("xla", "tt")
 """The layers that compile Dynamo's graphs for a device."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
-"""The items for which there can be advice."""
+"""The items for which there can be advice.
+
+``LineRuns`` has no branch of its own in ``family``: of Dynamo and of devices its ``cause`` is
+looked up, as that of a graph.
+"""
 
 
 def family(item: Item) -> Family | None:
@@ -300,7 +312,10 @@ def _in_autograd_function(stack: Sequence[Frame]) -> bool:
 
 
 def guard(reason: str) -> str:
-    """Return only the failed guard: source code and hints follow `` #`` or a line end."""
+    """Return only the failed guard: source code and hints follow `` #`` or a line end.
+
+    It is a text; the place of the guard is ``Recompile.guard``.
+    """
     return re.split(r"\s#|\n", reason.strip(), maxsplit=1)[0].rstrip()
 
 

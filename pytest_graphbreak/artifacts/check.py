@@ -145,7 +145,8 @@ def _stale_on(
     }
     for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
         function = f"{entry.file}::{entry.test}"
-        # Of a file of which only functions are complete, nothing else is known to be gone.
+        # Of a file of which only functions are complete (``pytest a.py::test_b``), nothing else is
+        # known to be gone.
         if entry.file in complete or entry.file in gone or function in complete:
             yield entry
 

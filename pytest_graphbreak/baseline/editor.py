@@ -123,7 +123,10 @@ class Editor:
         )
 
     def regions(self, node: Mapping) -> dict[str, tuple[int, int]]:
-        """Return the range of lines of each entry of a mapping in block style: start and end."""
+        """Return the range of lines of each entry of a mapping in block style: start and end.
+
+        They are offsets into the text before any edit, in the order of the file.
+        """
         regions = {}
         for name, (key, value) in node.items.items():
             end = self._line_end(self._leaf_end(end_of(value)))

@@ -19,7 +19,8 @@ from pytest_graphbreak.text.files import without_collector
 SUFFIX = ".yaml"
 """The end of the names of baseline files; others in the directory are not read."""
 _BARE = ".~"
-"""The end of the name for a test file without a dot, so that ``test_a`` differs from ``test_a.py``.
+"""The end of the name for a test file without a dot, so that ``test_a`` differs from ``test_a.py``:
+``test_a.~.yaml``.
 """
 
 
@@ -28,8 +29,9 @@ def split_nodeid(nodeid: str) -> tuple[str, str, str | None]:
 
     The file is the text before the first ``::``. The case is the text between the first ``[`` and
     the last ``]`` of what follows, if that ends with ``]``; both may contain ``/``, ``::``,
-    brackets, quotes and newlines. Raises ``BaselineError`` if the id names no test, or a file that
-    is not inside the root directory.
+    brackets, quotes and newlines. ``a.py::TestA::test_b[cpu-1]`` is ``a.py``, ``TestA::test_b`` and
+    ``cpu-1``. Raises ``BaselineError`` if the id names no test, or a file that is not inside the
+    root directory.
     """
     file, colons, name = nodeid.partition("::")
     if not colons or not name:

@@ -140,7 +140,8 @@ def parse(text: str) -> Node:
 class _Builder:
     """Makes a tree of the parser's events, for one call of ``document``.
 
-    ``next_event`` returns one event after the other. ``depth`` is the level of nesting, from 1 on.
+    ``next_event`` returns one event after the other. The ``depth`` that methods are given is the
+    level of nesting of the node that they make: 1 for the document itself.
     """
 
     def __init__(self, next_event: Callable[[], Any]) -> None:
@@ -148,6 +149,7 @@ class _Builder:
 
     def document(self) -> Node:
         self.next_event()  # the start of the stream
+        # The start of the document; an empty file has none.
         if type(self.next_event()) is StreamEndEvent:
             raise _error("the file is empty", 1, "delete it, or take it from git again")
         node = self.node(self.next_event(), 1)

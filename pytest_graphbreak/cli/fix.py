@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         with Progress() as progress:
             progress.step(0, 1, f"{target.name} as it is")
             search = Search(target, bench, progress.step)
-            first = search.outcome.first
+            first = search.outcome.first  # the original has run by now (``Search``)
             if first.error is not None:
                 raise does_not_run(target, first.error, first.stack, first.out)
             search.run()
@@ -112,6 +112,12 @@ class _Written(Struct):
                 self.paths.clear()
 
     def _prove(self, bench: Bench) -> Proof:
+        """Run the files as written: the named one itself, a module where the program imports it.
+
+        The search has run without the code that inductor generates. Where there is such code, the
+        original runs again with it, on drawn inputs of the same sizes only, since it takes most of
+        the time: other sizes were compared in the search.
+        """
         original = self.search.original
         if original.first.inductor:
             original = Original(bench, self.target, values_only=True)
@@ -151,7 +157,12 @@ def _result(target: Target, search: Search, written: _Written) -> int:
 
 
 def _what_is_left(target: Target, search: Search, written: _Written) -> Iterator[TextLine]:
-    """Yield the command that judges a patch of what is left."""
+    """Yield the command that judges a patch of what is left.
+
+    ``graphbreak prove model.py model_fixed.py``, or for a module that the program imports
+    ``graphbreak prove net.py net_fixed.py --run model.py``. Recompiles (``item`` is None) are of no
+    file: the named one is to be edited.
+    """
     if not written.paths:
         yield TextLine("No remedy worked: nothing is written.")
     items = (problem.item for problem in search.outcome.problems if not problem.fixed)
@@ -215,7 +226,7 @@ def report(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
 
 def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextLine]:
     """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
-    if problem.item is None:
+    if problem.item is None:  # the recompiles of the run (``Problem``)
         yield TextLine("recompiles", indent=4)
     findings = _findings(problem, record)
     for finding in findings:
@@ -235,7 +246,11 @@ def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextL
 
 
 def _findings(problem: Problem, record: Record) -> list[Finding]:
-    """Return a break, or the graphs of a device that it stands for, or the recompiles left."""
+    """Return a break, or the graphs of a device that it stands for, or the recompiles left.
+
+    The xla graphs of cause ``split`` at one line are one break with their ``count`` in a search
+    (``gain.fixable``); a finding of a device is one of graphs.
+    """
     item = problem.item
     if item is None:
         return findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))

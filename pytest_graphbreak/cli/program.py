@@ -1,6 +1,8 @@
 """Shared parts of commands that run a program: its arguments, its bench, its failure, its end.
 
-SIGTERM and SIGHUP end a command as Ctrl-C does, after clearing up.
+A bench (``repair.trial.Bench``) runs the program, as often as a command needs, each time in a
+process of its own. ``put_json`` writes what a command came to. The second half is how a command
+ends: SIGTERM and SIGHUP end it as Ctrl-C does, after clearing up.
 """
 
 from __future__ import annotations
@@ -129,8 +131,14 @@ def _frame_lines(frame: Frame) -> list[str]:
     return [f"{frame.file}:{frame.line} in {frame.function}", f"    {frame.code}"]
 
 
+# Signals and exit codes.
+
+
 class Terminated(KeyboardInterrupt):
-    """Raised for a signal that ends the process."""
+    """Raised for a signal that ends the process.
+
+    So whatever clears up at Ctrl-C does it for these signals, too.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -138,7 +146,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """Return the exit code of a process that was interrupted, as shells do."""
+    """Return the exit code of a process that was interrupted, as shells do: 130 for SIGINT."""
     return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
 
 

@@ -202,7 +202,14 @@ def this_command(baselines: str | None = None) -> Typed:
 def start(program: str, script: str, original: Sequence[str], here: Path) -> tuple[str, ...]:
     """Return the words that start ``pytest`` or ``graphbreak`` as this process was started.
 
-    They are as short as possible. If ``graphbreak`` was started, pytest is a module of its Python.
+    They are as short as possible. If ``graphbreak`` was started, pytest is a module of its Python::
+
+        typed              "pytest"           "graphbreak"
+        pytest             pytest             graphbreak
+        python -m pytest   python -m pytest   graphbreak if PATH finds that of this Python,
+                                              else python -m pytest_graphbreak
+        uv run pytest      uv run pytest      uv run graphbreak
+
     ``script`` is ``sys.argv[0]``, ``original`` is ``sys.orig_argv``: the interpreter as it was
     typed comes first.
     """
@@ -272,7 +279,10 @@ def _own_options(config: pytest.Config) -> dict[str, bool]:
 
 
 def _typed_options(args: Sequence[str], options: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the options of ``options`` that were typed, each with its value."""
+    """Yield the options of ``options`` that were typed, each with its value.
+
+    The value is the next word (``-p NAME``), or in the same one (``-pNAME``, ``--rootdir=DIR``).
+    """
     remaining = iter(args)
     for arg in remaining:
         name, equals, _ = arg.partition("=")

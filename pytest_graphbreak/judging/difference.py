@@ -209,7 +209,11 @@ def _add_reworded(sides: Sides) -> None:
 
 
 def _fold_eager_graphs(sides: Sides) -> None:
-    """Attach the graphs that lazy tensors make in place of a removed entry to its removal."""
+    """Attach the graphs that lazy tensors make in place of a removed entry to its removal.
+
+    Without ``torch.compile``, a ``sync`` (``falls_with="call"``) computes what the entry computed.
+    If Dynamo has more graphs or recompiles, the removal is not the only change, and they stay.
+    """
     removed = (
         draft for draft in sides.drafts if draft.change.kind == "graph" and draft.change.is_gone
     )

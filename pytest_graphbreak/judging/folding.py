@@ -34,7 +34,7 @@ class Folding:
         self._leading: list[Break] = []
         """The breaks that follow from no other."""
         self._stacks: list[set[tuple[str, ...]]] = []
-        """The functions that each of these, or a follower of it, runs through."""
+        """The functions that each of these, or a follower of it, runs through, as file and name."""
         self._followers: dict[int, Break] = {}
         """The leading break of each other one, by the ``id`` of that."""
         for graph_break in breaks:
@@ -108,7 +108,11 @@ def _traced_before(graph_break: Break, earlier: Break) -> bool:
     """Return whether a break is in code that was traced without it until ``earlier`` appeared.
 
     This is so if a caller of the earlier break breaks on a line above the call: had it been able to
-    break there by itself, it would have come first.
+    break there by itself, it would have come first::
+
+        def train(model):
+            log()  # breaks second: until then it was in the graph
+            model.step()  # what it calls breaks first
     """
     return any(
         frame.key[:2] == graph_break.where.key[:2] and 0 < graph_break.where.line < frame.line
@@ -233,7 +237,11 @@ class _BreaksAndRecompiles:
 
 
 def _source(graph: Graph, names: dict[GraphName, Key]) -> Key | None:
-    """Return the cause of the graph in a layer above from which this one was lowered."""
+    """Return the cause of the graph in a layer above from which this one was lowered.
+
+    ``sources`` name graphs of any layer above, so the nearest layer that has the name is taken. A
+    graph that is expected there is no cause: this one is then counted for itself.
+    """
     layer = DESCRIPTIONS[graph.layer]
     cause = layer.cause(graph.cause)
     if layer.above is None or not (cause.is_expected or cause.falls_with == "sources"):

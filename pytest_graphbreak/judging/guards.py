@@ -92,7 +92,10 @@ _NOW: Final = (
     re.compile(r" before, (.{1,200}) now$"),
     re.compile(r" went from .{1,200}? to (\[[^\]]{0,200}\]|[^\s,]{1,100})"),
 )
-"""The value that came, in a reason: ``x has shape [3, 4] now``, ``3 before, 4 now``."""
+"""The value that came, in a reason, one pattern for each of these forms.
+
+``x has shape [3, 4] now``, ``3 before, 4 now``, ``x went from shape [4, 8] to [5, 8]``
+"""
 
 
 def kind(reason: str) -> str:

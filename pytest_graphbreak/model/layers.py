@@ -27,9 +27,11 @@ class GraphCause(Struct, frozen=True):
     defect. ``explained_by`` is the kind of item of the record that explains it, so that the graph
     itself needs no text. ``falls_with`` says which break causes such a graph, if one does: with
     ``call``, the break below the function that holds the graph; with ``sources``, the break that
-    split its sources into separate graphs. ``plural`` is the plural of the name if it does not end
-    in ``s``, and ``words`` is what a failed test shows after the number of such graphs, if the name
-    alone is not clear.
+    split its sources into separate graphs. A ``sync`` in ``train`` falls with the break in what
+    ``train`` calls, since it computes what the eager code there left pending; a ``pending`` graph
+    with the break since which the function that it waited for is a graph of its own. ``plural`` is
+    the plural of the name if it does not end in ``s``, and ``words`` is what a failed test shows
+    after the number of such graphs, if the name alone is not clear.
     """
 
     name: str
@@ -97,7 +99,10 @@ class Layer(Struct, frozen=True, kw_only=True):
 
     @property
     def compiler(self) -> str:
-        """The package that makes its graphs; they may change with its minor version."""
+        """The package that makes its graphs; they may change with its minor version.
+
+        For xla and tt that is torch: torch and torch_xla are to be of one version (``remedy``).
+        """
         return self.needs[0] if self.needs else self.name
 
     def cause(self, name: str) -> GraphCause:
@@ -274,7 +279,11 @@ CAUSES: Final = {name: tuple(cause.name for cause in DESCRIPTIONS[name].causes) 
 """The causes of graphs by layer. Every graph has exactly one cause."""
 
 BY_NAME: Final = {cause.name: cause for layer in DESCRIPTIONS.values() for cause in layer.causes}
-"""The causes of all layers by name; a name has the same meaning on all layers."""
+"""The causes of all layers by name; a name has the same meaning on all layers.
+
+``kind`` and the words are the same on all of them; ``explained_by`` and ``falls_with`` are not
+(``recompile``): these are read from the cause of the layer, ``DESCRIPTIONS[layer].cause(name)``.
+"""
 
 EXPECTED: Final = tuple(cause.name for cause in BY_NAME.values() if cause.is_expected)
 """The causes of graphs that also exist in a model that compiles well."""
@@ -286,7 +295,10 @@ BREAKING: Final = tuple(name for name in LAYERS if DESCRIPTIONS[name].breaks)
 """The layers that code can leave, by graph breaks or by functions that run eagerly."""
 
 _REASONED: Final = frozenset(BREAKING) - JUDGED
-"""The layers that a line can leave for several reasons, each of which is a place of its own."""
+"""The layers that a line can leave for several reasons, each of which is a place of its own.
+
+That is inductor, where operators of one line fall back for reasons of their own.
+"""
 
 
 def reason_key(layer: str | None, reason: str) -> tuple[str, ...]:

@@ -143,6 +143,7 @@ class Capture:
     def _wrap(self, entry: CompiledCall, inner: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inner)
         def call(*args: Any, **kwargs: Any) -> Any:
+            # From another compiled function, to which this call belongs.
             if torch.compiler.is_compiling() or self._depth:
                 return inner(*args, **kwargs)
             return self._recorded_call(entry, inner, args, kwargs)

@@ -34,6 +34,7 @@ def work(order: Plain) -> Plain:
     os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
+    # As Python sets it for a script.
     sys.path[0] = str(target.resolve().parent)
     _replaced.update({os.path.realpath(old): new for old, new in order["replaced"].items()})
     if _replaced:
@@ -66,6 +67,7 @@ def _contents(path: str) -> bytes:
     new = _replaced.get(os.path.realpath(path))
     if new is None:
         return Path(path).read_bytes()
+    # Its lines are looked up by its own name; an entry without a time is not read again.
     text = read(Path(new)).text
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return Path(new).read_bytes()
@@ -80,7 +82,7 @@ def go(order: Plain, window: Callable[[], Any]) -> Plain | None:
 
 
 def _script(order: Plain, window: Callable[[], Any]) -> None:
-    """Run a file as Python does: as ``__main__``, with its directory first on the path."""
+    """Run a file as Python does: as ``__main__``; ``work`` put its directory on the path."""
     path = order["path"]
     module = types.ModuleType("__main__")
     module.__file__ = path
@@ -121,7 +123,7 @@ class _Watch:
 
     @hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> Iterator[None]:
-        # A failure is not passed on: the question is what the test did.
+        # The window keeps a failure to itself (``store_error``): what the test did is the question.
         with self._window():
             yield
         self.calls += 1

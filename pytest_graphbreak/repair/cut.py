@@ -104,7 +104,11 @@ class _FrameCutter:
         return replace(cut, file=str(file), inline=inline, grad=grad)
 
     def _by_path(self, code: CodeType, module: Any) -> CutFunction | None:
-        """Return the way to a module, or to a function, from what the program compiles."""
+        """Return the way to a module, or to a function, from what the program compiles.
+
+        ``full_model``, ``full_model.get_submodule("layers.0")``, or
+        ``full_model.__self__.get_submodule("head").score`` for another method than ``forward``.
+        """
         for number, entry in enumerate(self._capture.entries):
             if module is None:
                 if getattr(inspect.unwrap(entry.original), "__code__", None) is code:

@@ -72,7 +72,9 @@ class Drawing(Struct, frozen=True):
                 with silence() as lines:
                     result = entry.compiled(*args, **kwargs)
                 gradients = _gradients(entry.objects.modules, result, args, kwargs)
-            if not entry.grad:  # not asked for: they may be others, but not be lost
+            if not entry.grad:
+                # Not asked for: they may be others, but not be lost. So a zero stands for each,
+                # which requires gradients where there was one (``Comparer`` with ``drawn``).
                 gradients = [torch.zeros(()).requires_grad_(_is_some(x)) for x in gradients]
             call = result_of(entry, result, args, kwargs)
         except TooLongError:

@@ -69,13 +69,21 @@ class Line:
         source = linecache.getline(code.co_filename, number).strip()
         return code.co_name in names and source == SOURCE
 '''
+"""What counts in a script.
+
+At each event, the graphs since the event before are those of the line where the program was then
+(``is_here``). Where it is from now on is the innermost frame of ``FILES``: a return leads to the
+caller, and a call in another file, such as torch's, is still the line of the program that called.
+"""
 
 
 class LazyCut(Struct, frozen=True):
     """The graphs of one cause that end at one line; that is ``item``, in the form of a break.
 
     ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go: of
-    graphs that are compiled again those before them, else none.
+    graphs that are compiled again those before them, else none. Of a line with 1 ``sync`` and 2
+    ``recompile``, the cut of ``recompile`` has 3 ``graphs`` and ``most`` 1: its script passes if
+    the line makes 1 graph at most. The cut of ``sync`` has 3 and 0.
     """
 
     item: Break

@@ -2,6 +2,9 @@
 
 Only the user's own files are patched: not those of installed packages, which nobody could merge.
 Every line that no patch touches stays as it is.
+
+From top to bottom: one file and its encoding (``SourceFile``), one patch (``SourcePatch``), all
+files of a program with patches (``ProgramFiles``), and the comment at the head of what is written.
 """
 
 from __future__ import annotations
@@ -77,11 +80,15 @@ def comments(source: str) -> list[str]:
 Change = Callable[[str, Frame], str | None]
 """Returns the source of a file with a place rewritten, or None if it does not apply there.
 
-Raises ``UnfitError`` if the form is known but cannot be rewritten. It is compared by identity: a
-function of a module, or one that is cached.
+Raises ``UnfitError`` if the form is known but cannot be rewritten. It is compared by identity, as
+functions are, where ``Search`` takes an equal patch out of a list: so it is a function of a module,
+or one that is cached.
 """
 COMPILES: Final = Frame("", "<module>", 0, "")
-"""The file that calls ``torch.compile``, for what is of the whole program."""
+"""The file that calls ``torch.compile`` (``ProgramFiles.compiling``), for the whole program.
+
+``ProgramFiles.patched`` looks it up, since a place without a file is in no file yet.
+"""
 
 
 class UnfitError(ValueError):
@@ -112,6 +119,7 @@ class ProgramFiles(Struct):
     sites: dict[str, Site] = {}
 
     def add(self, sites: Mapping[str, Site]) -> None:
+        """Add the files of a further run; a name that is known keeps its path."""
         self.sites = {**sites, **self.sites}
 
     @property
@@ -188,6 +196,7 @@ class ProgramFiles(Struct):
         return replace(where, line=nearest)
 
     def item(self, item: Break) -> Break:
+        """Return a break with its places in the unpatched files."""
         return replace(item, where=self.frame(item.where), stack=tuple(map(self.frame, item.stack)))
 
     def record(self, record: Record) -> Record:

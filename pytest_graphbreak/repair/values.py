@@ -102,7 +102,11 @@ def flatten(
 
 
 def _parts(value: Any, path: str, opened: bool) -> list[tuple[str, Any]] | None:
-    """Return the parts of a container or an object by their paths, or None for a leaf."""
+    """Return the parts of a container or an object by their paths, or None for a leaf.
+
+    ``batch['ids']``, ``rows[0]``, ``names{0}`` of a set, ``batch<0>`` of what torch's pytree takes
+    apart, ``net.weight`` of any other object.
+    """
     if isinstance(value, Mapping):
         return [(f"{path}[{key!r}]", part) for key, part in value.items()]
     if isinstance(value, list | tuple | deque):

@@ -64,6 +64,12 @@ def load_the_original_full_model():
         owner._compiled_call_impl = None
     return models[{number}], vars(program)
 '''
+"""What loads the program in a script.
+
+The owner is the module that ``Module.compile`` was called on: it passes its bound ``_call_impl``
+to ``torch.compile`` and keeps the result in ``_compiled_call_impl``. Both that and the ``forward``
+which raises are removed, so that the script calls the model as the program made it.
+"""
 # The lines that run a whole script, and a test.
 _SCRIPT: Final = """\
             sys.argv = [path, *{arguments}]

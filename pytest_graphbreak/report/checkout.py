@@ -151,7 +151,10 @@ class CheckoutLines:
 
 
 class Hunk(NamedTuple):
-    """A hunk of a diff without context: the first new line, how many, and what was there before."""
+    """A hunk of a diff without context: the first new line, how many, and what was there before.
+
+    ``@@ -10,0 +11,2 @@`` is ``Hunk(11, 2, [])``: two lines came, none was deleted.
+    """
 
     first: int
     added: int
@@ -212,6 +215,7 @@ def read_hunks(diff: str) -> dict[str, tuple[Hunk, ...]]:
             lines_left -= 1
             deleted += [line[1:].strip()] if line[0] == "-" else []
         elif match := _HUNK.match(line):
+            # A number of lines that is left out is 1: ``@@ -10 +10 @@``.
             gone, first, came = (1 if number is None else int(number) for number in match.groups())
             deleted = []
             hunks[file] = (*hunks.get(file, ()), Hunk(first, came, deleted))

@@ -3,6 +3,9 @@
 The findings are those of ``judging.findings``; each is shown by ``report.lines``, and the numbers
 by ``report.counts``. Below the first one are the lines that changed since the baseline, if these
 are known.
+
+``block_failure`` is the text for a block or a script (``measuring.watch``, ``cli.run``). The
+settings of torch, last in this module, are shown by ``unjudged`` and ``summary`` as well.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ def failure(judged: Judgement, context: Context) -> list[TextLine]:
         return _blind(record)
     findings = findings_of_failure(verdict, record)
     # Numbers without consequences are left out: recompiles repeat operations, which is no gain.
+    # ``STRICT`` are ``improved`` and ``changed``, which are red for numbers alone.
     ops = verdict.ops if verdict.name in STRICT else verdict.lost
     return [
         *blocks(
@@ -177,6 +181,14 @@ def _lost_line(text: str) -> TextLine:
 
 
 # The lines that changed since the baseline, where the checkout is known.
+#
+# An entry is a line with a sign and the lines below it without one. They are put at the end of the
+# first entry with ``+``; where there is none, below the first line of the first that was lost.
+#
+#   + GB0124  Unsupported Tensor.item() call with capture_scalar_outputs=False
+#       yolo/head.py:11 in Head.forward
+#       changed since the baseline (1a2b3c4d5e): yolo/loader.py:3 in load
+#   - ...
 
 
 _MOST_CHANGED: Final = 3
@@ -189,7 +201,7 @@ def with_changed(
     """Return entries with the lines that changed since the baseline, below the first entry.
 
     They are left out if the entry has one of them already. A loss has no line of its own, so a
-    changed line is the first thing that is said of it.
+    changed line is the first thing that is said of it. ``lines`` are those of ``_causes``.
     """
     heads = [number for number, line in enumerate(lines) if line.kind in ("new", "lost")]
     new = (number for number in heads if lines[number].kind == "new")
@@ -270,6 +282,7 @@ def _explain(findings: Sequence[Finding], typed: Typed) -> Iterator[TextLine]:
 def _package_changes(case: Case, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     """Yield packages whose version changed since recording and that contain a changed place.
 
+    ``("transformers", "4.55", "4.56")``, or with all of both versions if the minor ones are equal.
     A place of which nobody knows whether it is new (``unsure``) is none.
     """
     files = dict.fromkeys(
@@ -290,7 +303,10 @@ def _package_changes(case: Case, verdict: Verdict) -> Iterator[tuple[str, str, s
 
 
 def _recorded_with(case: Case) -> str:
-    """Return where and with what the baseline was recorded, and versions that differ now."""
+    """Return where and with what the baseline was recorded, and versions that differ now.
+
+    `` (xla-cpu, torch 2.9; now 2.10, where counts may differ)``
+    """
     seen = compilers(case.record.layers)
     recorded_with = case.expected.versions if case.expected else {}
     recorded = {

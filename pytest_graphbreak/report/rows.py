@@ -64,6 +64,9 @@ class Rows:
     """The rows of one test, of all runs.
 
     For each run, ``add_baseline`` comes before ``add_seen``, and ``of_graph`` after both.
+
+    In a row, ``at``, ``stack`` and ``raised`` are numbers of frames, ``reason``, ``more`` and
+    ``try`` numbers of texts (``Shared``); ``counts`` has a ``was_and_now`` for each run.
     """
 
     def __init__(self, runs: int, shared: Shared) -> None:

@@ -120,7 +120,8 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
-        # That of ``FailureText``, which ``reports.colour`` made in an earlier hook.
+        # A later failure of causes that are told of already only names their first tests.
+        # ``shorten`` is that of ``FailureText``, which ``reports.colour`` made in an earlier hook.
         shorten = getattr(report.longrepr, "shorten", None)
         if shorten is not None and data.get("failed_by") == "gate" and not data.get("block"):
             test = json_report.entry(nodeid, "failed", data, failed_by="gate", attempts=1)
@@ -176,7 +177,8 @@ class Session:
         code = self._exit_code(exitstatus)
         if code != exitstatus:
             session.exitstatus = code
-        # A second Ctrl-C comes before pytest has set its code, and ``pytest.exit`` may choose any.
+        # OK though tests are missing: a second Ctrl-C comes before pytest has set its code, and
+        # ``pytest.exit`` may choose any. The report of such a run is that of an interrupted one.
         is_cut = exitstatus == OK and not self._is_whole
         report = self._report(pytest.ExitCode.INTERRUPTED if is_cut else code)
         if _is_on_github():
@@ -190,6 +192,7 @@ class Session:
                 print(f"graph budget: {fault}", file=sys.stderr)
 
     def _stale(self) -> list[Entry]:
+        """Return the entries without a test; ``outcome.complete_files`` is set by then."""
         baselines = self.gate.baselines
         return baselines.stale(
             self.collector.collected.nodeids,
@@ -237,6 +240,7 @@ class Session:
                     mode="record" if settings.record and not settings.update else "update",
                     prune=outcome.stale if settings.prune else None,
                 )
+                # ``kept``: not written, since another entry would be removed for it.
                 outcome.faults += [
                     f"{item.nodeid} was not recorded: its entry in {item.path.name} has "
                     f"{'no ' if item.nodeid.endswith(']') else ''}cases. If it is out of date: "
@@ -259,6 +263,11 @@ class Session:
             yield measurement(test.nodeid, self.gate.profile, environment, test.record)
 
     def _is_to_write(self, test: TestReport) -> bool:
+        """Return whether a measured test is written.
+
+        Without update and record, a prune still writes what is ``lost``: compiled code that is gone
+        is only written together with a prune (``Verdict.needs_prune``).
+        """
         if not (self.settings.update or self.settings.record):
             return test.verdict == "lost"  # prune only
         if test.ungated is not None and test.baseline is None:

@@ -143,7 +143,13 @@ def _row_of(line: TextLine) -> Row:
 
 
 def _hang(line: TextLine, width: int) -> int:
-    """Return the columns by which further rows of a line are indented."""
+    """Return the columns by which further rows of a line are indented: below its text if they fit.
+
+    ::
+
+        + GB0124  Unsupported Tensor.item() call with
+                  capture_scalar_outputs=False
+    """
     head = line.indent + len(line.head)
     if line.head and head <= width // 2:
         return head
@@ -206,7 +212,14 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
 def _command_rows(
     words: Sequence[str], *, indent: str, hang: int, width: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the indentation and the words of each row; all but the last end in a backslash."""
+    """Yield the indentation and the words of each row; all but the last end in a backslash.
+
+    A word that is wider than a row goes on in column 0, with no blank before its backslash::
+
+        pytest \\
+            tests/models/\\
+        test_longformer.py::test_it
+    """
     row = ""
     for word in words:
         longer = f"{row} {word}" if row else word
