@@ -176,7 +176,7 @@ def wait_for_threads(before: Collection[threading.Thread]) -> None:
             for thread in others:
                 _join(thread)
             pools_are_idle = False  # they may have given work to a pool
-        elif pools_are_idle:  # the look before: what was done since has started no thread
+        elif pools_are_idle:  # since the look before, and no other thread has been started
             return
         else:
             pools: dict[int, list[threading.Thread]] = {}
