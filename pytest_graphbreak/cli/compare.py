@@ -97,7 +97,8 @@ def compare(before: Union, after: Union) -> RunComparison:
             changed += _compare_test(before.seen[key], seen, name, result)
         else:
             result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
-    result.only_before = [nodeid for _, nodeid in earlier.values()]
+    gone = (before.seen[key] for key in earlier.values())
+    result.only_before = [seen.nodeid if len(before.profiles) == 1 else seen.name for seen in gone]
     result.causes = distinct_findings(changed, lambda finding: finding.key)
     # What is gone, which has no items in the later record, comes last.
     result.causes.sort(key=lambda finding: (not finding.items, -len(finding.tests)))

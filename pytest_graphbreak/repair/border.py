@@ -126,6 +126,8 @@ class _Comparing:
         if not self._originals[1:]:
             return ""
         again = _Comparing([self._first], self._originals[1], self._comparer.factor)
+        if changed := again._changed_border():
+            return changed
         difference = again._calls()
         return str(difference) if difference is not None else ""
 

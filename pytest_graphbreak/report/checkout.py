@@ -80,7 +80,7 @@ SLOWEST: Final = 120
 _GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 # Without context (-U0), so that a hunk has changed lines only.
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
-_FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+_FILE: Final = re.compile(r"(?:---|\+\+\+) (.*)")
 # @@ -10,0 +11,2 @@
 _HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LARGEST: Final = 2**22

@@ -78,6 +78,15 @@ def test_tests_of_one_side_and_tests_that_did_not_run_are_listed() -> None:
     assert result.differs
 
 
+def test_a_test_that_is_gone_on_several_profiles_is_named_with_them() -> None:
+    names = ("cpu", "cuda")
+    reports = [
+        parse(f"{at}.json", a_report(a_test("t.py::gone"), a_test(T), profile=at)) for at in names
+    ]
+    result = compare.compare(union(reports), read(a_report(a_test(T), profile="cpu")))
+    assert {"t.py::gone   on cpu", "t.py::gone   on cuda"} <= set(result.only_before)
+
+
 def test_the_only_profiles_that_differ_are_of_one_machine() -> None:
     before, after = a_report(a_test(T), profile="cpu-2.9"), a_report(broken(), profile="cpu-2.13")
     assert compared(before, after).compared == 1

@@ -102,7 +102,7 @@ index 1..2 100644
 +    c
 +    d
 --- a/gone.py
-+++ gone.py
++++ a/gone.py
 @@ -4,2 +3,0 @@
 -    e
 -    f
@@ -124,7 +124,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_hunks_of_a_diff() -> None:
     assert read_hunks(DIFF) == {
         "model.py": (Hunk(3, 1, ["a"]), Hunk(10, 2, [])),
-        "gone.py": (Hunk(3, 0, ["e", "f"]),),
+        "a/gone.py": (Hunk(3, 0, ["e", "f"]),),
     }
     assert read_hunks("") == {}
 

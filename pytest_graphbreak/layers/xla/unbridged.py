@@ -92,8 +92,11 @@ class Unbridged:
         """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
 
     def forget(self) -> None:
-        """Forget what runs. Modules stay: one that is alive may run in a later window."""
+        """Forget what ran. Modules stay: one that is alive may run in a later window."""
         self._run = None
+        for entry in [*self._modules.values()]:
+            if entry is not None:
+                entry.last = None
         self._depth = threading.local()
 
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
