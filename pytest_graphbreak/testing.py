@@ -22,7 +22,7 @@ import pytest
 from _pytest import pytester as _pytester
 from msgspec import Struct
 
-from pytest_graphbreak.artifacts import incoming
+from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 
@@ -68,7 +68,8 @@ class GatedSuite:
         run = self.run_pytest(f"--graph-budget-report={REPORT}", *arguments)
         if not report.exists():
             raise LookupError(f"{report}: pytest ended with {run.ret} and wrote no report")
-        return GatedRun(run, {test.nodeid: test for test in incoming.load(report).tests})
+        (written,) = load_all([str(report)])
+        return GatedRun(run, {test.nodeid: test for test in written.tests})
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pytest_graphbreak.artifacts.rejudge import Judge, Judged
-from pytest_graphbreak.artifacts.union import Union
+from pytest_graphbreak.artifacts.union import NamedTest, Union
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.report.standing import weight
@@ -76,17 +76,24 @@ class CheckedUnion(Struct):
         return f"{plural(len(self.unreported), 'test')} of the baselines {verb} in no report"
 
 
-def check(together: Union, judge: Judge) -> CheckedUnion:
+def check(
+    together: Union, judge: Judge, *, allow_missing: bool = False, complete: bool = False
+) -> CheckedUnion:
     """Judge all measured tests but those that reports contradict."""
-    result = CheckedUnion(strict=judge.checkout.strict)
-    result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
-    result.lost_shards = [f"group {n} of {of} on {at}" for at, n, of in together.lost_shards]
-    contradicted: set[tuple[str, str]] = set()
+    strict = judge.checkout.strict
+    result = CheckedUnion(strict=strict, allow_missing=allow_missing, complete=complete)
+    result.unmeasured = [key.name for key in together.unmeasured]
+    result.lost_shards = [
+        f"group {group} of {of} on {profile}"
+        for profile, tests in together.by_profile.items()
+        for group, of in tests.lost_groups
+    ]
+    contradicted: set[NamedTest] = set()
     for name, side in (("", together), ("--against: ", judge.against)):
         if side is not None:
             result.unusable += [f"{name}contradiction: {item}" for item in side.contradictions]
             result.unusable += [f"{name}incomplete: {problem}" for problem in side.incomplete]
-            contradicted |= {(item.profile, item.nodeid) for item in side.contradictions}
+            contradicted |= {item.key for item in side.contradictions}
     try:
         judge.baselines.check()
         result.stale = stale_entries(judge.checkout, judge.baselines, together)
@@ -95,7 +102,7 @@ def check(together: Union, judge: Judge) -> CheckedUnion:
         return result
     result.unreported = _unreported(judge.baselines, together, result.stale)
     left_out = together.left_out(partial(_is_recorded, judge.baselines))
-    result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
+    result.missing = [key.name for key in left_out]
     for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
         try:
             judged = judge.judge(seen)
@@ -113,18 +120,18 @@ def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -
     return [entry.nodeid for entry in baselines.entries() if entry.nodeid not in reported]
 
 
-def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
+def _is_recorded(baselines: Baselines, key: NamedTest) -> bool:
     """Return whether a test was measured on a profile when its baseline was written."""
     with suppress(BaselineError):
-        entry = baselines.entry(nodeid)
-        return entry is not None and profile in entry.recorded_profiles
+        entry = baselines.entry(key.nodeid)
+        return entry is not None and key.profile in entry.recorded_profiles
     return False
 
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
     """Return the entries whose test is gone, as far as the reports together show."""
     entries: dict[str, Entry] = {}
-    for profile in together.whole:
+    for profile in together.by_profile:
         for entry in _stale_on(profile, checkout, baselines, together):
             entries.setdefault(entry.nodeid, entry)
     return list(entries.values())
@@ -134,20 +141,19 @@ def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
     """Yield entries that are gone by the reports of one profile and that no other report has."""
-    root, complete = checkout.root, together.whole[profile]  # files, and node ids of functions
-    files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
+    root, whole = checkout.root, together.by_profile[profile].whole
+    files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
     # If a collected file exists in a directory, this is the right checkout for it.
-    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
+    directories = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
     gone = {
         file
         for file in baselines.files()
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
     for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
-        function = f"{entry.file}::{entry.test}"
-        # Of a file of which only functions are complete (``pytest a.py::test_b``), nothing else is
-        # known to be gone.
-        if entry.file in complete or entry.file in gone or function in complete:
+        # Of a file of which only functions were collected whole (``pytest a.py::test_b``), nothing
+        # else is known to be gone.
+        if whole & {entry.file, f"{entry.file}::{entry.test}"} or entry.file in gone:
             yield entry
 
 

@@ -74,7 +74,7 @@ class Judge:
             return None
         entry = self.baselines.entry(seen.nodeid)
         others = self.against.seen if self.against is not None else {}
-        earlier = others.get((seen.profile, seen.nodeid))
+        earlier = others.get(seen.key)
         record = seen.test.record
         if earlier is not None and earlier.level == MEASURED:
             source: SeenTest | Entry | None = earlier

@@ -1,17 +1,17 @@
 """Merges many reports into one run: shards, profiles, retries and reruns.
 
-A test counts once on each profile. If several reports contain it, the one that saw the most is
-used; two that both measured it must agree.
+The commands on reports begin with it: ``union(load_all(paths))``. A test counts once on each
+profile. If several reports contain it, the one that saw the most is used; two that both measured it
+must agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from pytest_graphbreak.artifacts.incoming import by_profile
 from pytest_graphbreak.judging.measured import place_of
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
@@ -20,63 +20,112 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 UNMEASURED, FAILED, BLIND, MEASURED = range(4)
 """How much a report saw of a test: nothing, up to its own failure, with errors, all of it."""
 
-INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: "did not start"}
-"""The exit codes of pytest with which a run may lack tests, and what happened to it."""
 
+class NamedTest(NamedTuple):
+    """A test on a profile: what counts once."""
 
-class SeenTest(Struct, frozen=True):
-    """One test on one profile, from the report that saw most of it."""
-
-    nodeid: str
     profile: str
-    test: TestReport
-    report: RunReport
+    nodeid: str
 
     @property
     def name(self) -> str:
         """The name in lists of tests of several profiles."""
         return f"{self.nodeid}   on {self.profile}"
 
+
+class SeenTest(Struct, frozen=True):
+    """One test on one profile, from the ``report`` that saw most of it."""
+
+    test: TestReport
+    report: RunReport
+
+    @property
+    def nodeid(self) -> str:
+        return self.test.nodeid
+
+    @property
+    def profile(self) -> str:
+        return self.report.profile
+
+    @property
+    def key(self) -> NamedTest:
+        return NamedTest(self.profile, self.nodeid)
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
     @property
     def level(self) -> int:
-        return level(self.test)
+        """How much was seen of the test: a crash nothing, an own failure only what came before it.
+
+        A test that is marked xfail and was failed by the gate ran completely; one that raised by
+        itself, as expected, did not. One that a block failed has no count of its own.
+        """
+        test = self.test
+        is_own_xfail = test.outcome == "xfailed" and test.verdict == "none"
+        if test.outcome == "crashed":
+            return UNMEASURED
+        if test.block or test.failed_by == "test" or is_own_xfail:
+            return FAILED
+        if test.outcome == "skipped":
+            return UNMEASURED
+        return BLIND if test.record.errors else MEASURED
 
 
 class Contradiction(Struct, frozen=True):
-    """Two reports that both measured one test on one profile, and differ."""
+    """Two reports, by name, that both measured a test, and differ."""
 
-    nodeid: str
-    profile: str
+    key: NamedTest
     first: str
     second: str
     difference: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.nodeid} on {self.profile}: {self.difference}\n  {self.first}\n  {self.second}"
-        )
+        where = f"{self.key.nodeid} on {self.key.profile}"
+        return f"{where}: {self.difference}\n  {self.first}\n  {self.second}"
+
+
+class ProfileTests(Struct):
+    """What all runs on one profile collected.
+
+    - ``tests``: node ids, also of tests that a run left to other shards, or was to run and did not.
+    - ``whole``: files, and node ids of functions, all tests of which some run collected.
+    - ``groups``: of runs that were one shard of several, ``(group, number of groups)``.
+    """
+
+    tests: set[str] = set()
+    whole: set[str] = set()
+    groups: set[tuple[int, int]] = set()
+
+    @property
+    def lost_groups(self) -> list[tuple[int, int]]:
+        """The groups without a report where others have one."""
+        return [
+            (group, of)
+            for of in sorted({of for _, of in self.groups})
+            for group in range(1, of + 1)
+            if (group, of) not in self.groups
+        ]
 
 
 class Union(Struct):
     """The combined contents of all reports.
 
-    - ``seen`` maps (profile, node id) to a test; ``profiles`` are theirs.
-    - ``unmeasured``: tests that no report measured although one says that they ran or were to run.
-    - ``incomplete``: reports whose run did not finish.
-    - ``whole``, by profile: the files and the functions that some run collected completely.
-    - ``collected``, by profile: all tests that any run collected, including those that it left to
-      other shards.
-    - ``shards``, by profile: the groups that runs took, each with the number of groups.
+    ``unmeasured`` are tests that no report measured although one says that they ran or were to run;
+    ``incomplete`` says which reports are of a run that did not finish.
     """
 
-    seen: dict[tuple[str, str], SeenTest] = {}
-    profiles: list[str] = []
+    seen: dict[NamedTest, SeenTest] = {}
     contradictions: list[Contradiction] = []
-    unmeasured: list[tuple[str, str]] = []
+    unmeasured: list[NamedTest] = []
     incomplete: list[str] = []
-    whole: dict[str, set[str]] = {}
-    collected: dict[str, set[str]] = {}
-    shards: dict[str, set[tuple[int, int]]] = {}
+    by_profile: dict[str, ProfileTests] = {}
+
+    @property
+    def profiles(self) -> list[str]:
+        """The profiles of the tests, in order."""
+        return list(dict.fromkeys(profile for profile, _ in self.seen))
 
     @property
     def files(self) -> list[str]:
@@ -86,59 +135,30 @@ class Union(Struct):
     @property
     def partial_files(self) -> list[str]:
         """The files that no run reports as collected completely, nor a function in them."""
-        complete = {scope.partition("::")[0] for scopes in self.whole.values() for scope in scopes}
+        scopes = (scope for tests in self.by_profile.values() for scope in tests.whole)
+        complete = {scope.partition("::")[0] for scope in scopes}
         return [file for file in self.files if file not in complete]
 
     @property
     def collected_tests(self) -> set[str]:
         """All tests that any run collected, on any profile."""
-        return set().union(*self.collected.values())
+        return set[str]().union(*(tests.tests for tests in self.by_profile.values()))
 
-    @property
-    def lost_shards(self) -> list[tuple[str, int, int]]:
-        """The (profile, group, number of groups) without a report, if other groups have one."""
-        return [
-            (profile, group, of)
-            for profile, shards in self.shards.items()
-            for of in sorted({of for _, of in shards})
-            for group in range(1, of + 1)
-            if (group, of) not in shards
-        ]
-
-    def left_out(self, recorded: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-        """Return tests that were collected but are in no report, by profile: no shard ran them.
+    def left_out(self, recorded: Callable[[NamedTest], bool]) -> Iterator[NamedTest]:
+        """Yield tests that were collected but are in no report: no shard ran them.
 
         If every group of a profile is present, the tests that they left out were not meant to run
-        (``-m``). It is enough if another profile ran a test, unless ``recorded(nodeid, profile)``:
-        then it ran on this one before.
+        (``-m``). It is enough if another profile ran a test, unless it is ``recorded`` on this one:
+        then it ran here before.
         """
-        anywhere = {nodeid for _, nodeid in self.seen}
+        ran = {nodeid for _, nodeid in self.seen}
         accounted = self.seen.keys() | set(self.unmeasured)
-        lost = {profile for profile, _, _ in self.lost_shards}
-        return [
-            (profile, nodeid)
-            for profile, nodeids in self.collected.items()
-            if profile in lost or profile not in self.shards
-            for nodeid in sorted(nodeids)
-            if (profile, nodeid) not in accounted
-            and (nodeid not in anywhere or recorded(nodeid, profile))
-        ]
-
-
-def level(test: TestReport) -> int:
-    """Return how much was seen of a test.
-
-    A test that is marked xfail and was failed by the gate ran completely; one that raised by
-    itself, as expected, did not. One that a block failed has no count of its own.
-    """
-    outcome = test.outcome
-    ended = test.block or test.failed_by == "test"
-    failed_as_expected = outcome == "xfailed" and test.verdict == "none"
-    if ended or failed_as_expected:
-        return UNMEASURED if outcome == "crashed" else FAILED
-    if outcome in ("skipped", "crashed"):
-        return UNMEASURED
-    return BLIND if test.record.errors else MEASURED
+        for profile, tests in self.by_profile.items():
+            if tests.groups and not tests.lost_groups:
+                continue
+            for key in (NamedTest(profile, nodeid) for nodeid in sorted(tests.tests)):
+                if key not in accounted and (key.nodeid not in ran or recorded(key)):
+                    yield key
 
 
 def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
@@ -147,38 +167,38 @@ def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
     ``runs`` compares executions and reads as well, for suites in which these are judged.
     """
     merged = Union()
-    shards = by_profile(reports)
-    for report in (report for group in shards.values() for report in group):
+    by_profile: dict[str, list[RunReport]] = {}
+    for report in reports:
+        by_profile.setdefault(report.profile, []).append(report)
+    ordered = [report for of_profile in by_profile.values() for report in of_profile]
+    for report in ordered:
         merged.incomplete += _incomplete(report)
         for test in report.tests:
-            _add(merged, SeenTest(test.nodeid, report.profile, test, report), runs=runs)
-        complete = merged.whole.setdefault(report.profile, set())
-        complete.update(report.session.complete_files, report.session.collected_whole)
-        collected = merged.collected.setdefault(report.profile, set())
-        collected.update(test.nodeid for test in report.tests)
-        collected.update(report.session.unmeasured, report.session.deselected_tests)
-        shard = report.session.shard
-        if shard is not None:
-            merged.shards.setdefault(report.profile, set()).add((shard.group, shard.of))
-    merged.profiles = list(dict.fromkeys(profile for profile, _ in merged.seen))
-    merged.unmeasured = list(dict.fromkeys(_unmeasured_tests(merged, shards)))
+            _add(merged, SeenTest(test, report), runs=runs)
+        session = report.session
+        collected = merged.by_profile.setdefault(report.profile, ProfileTests())
+        collected.tests.update(test.nodeid for test in report.tests)
+        collected.tests.update(session.unmeasured, session.deselected_tests)
+        collected.whole.update(session.complete_files, session.collected_whole)
+        if session.shard is not None:
+            collected.groups.add((session.shard.group, session.shard.of))
+    merged.unmeasured = list(dict.fromkeys(_unmeasured(merged, ordered)))
     return merged
 
 
 def _add(merged: Union, new: SeenTest, *, runs: bool) -> None:
-    key = (new.profile, new.nodeid)
-    old = merged.seen.get(key)
+    """Add a test that a further report has, or compare it with what is known of it."""
+    old = merged.seen.get(new.key)
     if old is None or new.level > old.level:
-        merged.seen[key] = new
+        merged.seen[new.key] = new
     elif new.level == old.level == MEASURED:
         difference = differ(old.test.record, new.test.record, runs=runs)
         if difference:
-            merged.contradictions.append(
-                Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
-            )
+            names = old.report.name, new.report.name
+            merged.contradictions.append(Contradiction(new.key, *names, difference))
         elif len(new.test.record.layers) > len(old.test.record.layers):
             # torch_xla was imported in only one of the jobs, which therefore saw more.
-            merged.seen[key] = new
+            merged.seen[new.key] = new
 
 
 def differ(first: Record, second: Record, *, runs: bool = False) -> str:
@@ -217,6 +237,10 @@ def _only_in(places: set[str], others: set[str]) -> str:
     return ", ".join(sorted(places - others)) or "no other place"
 
 
+INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: "did not start"}
+"""The exit codes of pytest with which a run may lack tests, and what happened to it."""
+
+
 def _incomplete(report: RunReport) -> Iterator[str]:
     """Yield why a report lacks tests that its run was to measure."""
     session = report.session
@@ -236,15 +260,14 @@ def _incomplete(report: RunReport) -> Iterator[str]:
         )
 
 
-def _unmeasured_tests(
-    merged: Union, shards: Mapping[str, list[RunReport]]
-) -> Iterator[tuple[str, str]]:
-    for profile, reports in shards.items():
-        for report in reports:
-            for nodeid in report.session.unmeasured:
-                seen = merged.seen.get((profile, nodeid))
-                if seen is None or seen.level == UNMEASURED:
-                    yield profile, nodeid
-    for (profile, nodeid), seen in merged.seen.items():
+def _unmeasured(merged: Union, reports: Iterable[RunReport]) -> Iterator[NamedTest]:
+    """Yield the tests that runs report as not measured and no other measured, and the crashed."""
+    for report in reports:
+        for nodeid in report.session.unmeasured:
+            key = NamedTest(report.profile, nodeid)
+            seen = merged.seen.get(key)
+            if seen is None or seen.level == UNMEASURED:
+                yield key
+    for key, seen in merged.seen.items():
         if seen.test.outcome == "crashed":
-            yield profile, nodeid
+            yield key

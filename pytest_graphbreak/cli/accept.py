@@ -20,7 +20,7 @@ from pytest_graphbreak.artifacts.check import stale_entries
 from pytest_graphbreak.artifacts.download import ARTIFACTS, download, github_run
 from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from pytest_graphbreak.artifacts.rejudge import Judge
-from pytest_graphbreak.artifacts.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.artifacts.union import BLIND, FAILED, MEASURED, NamedTest, Union, union
 from pytest_graphbreak.baseline import (
     BaselineError,
     Baselines,
@@ -222,7 +222,7 @@ def _difference(
     judge: Judge, checkout: Checkout, offer: Offer, change: Change
 ) -> Iterable[TextLine]:
     """Return the text of a red test for a change; for what no test shows, the change itself."""
-    seen = offer.together.seen.get((change.profile, change.nodeid))
+    seen = offer.together.seen.get(NamedTest(change.profile, change.nodeid))
     judged = None if seen is None or change.kind == "pruned" else judge.judge(seen)
     if judged is not None and judged.lines:
         return [line for line in judged.lines if line.kind != "command"]
@@ -299,14 +299,14 @@ def _gather(
     """Return what every measured test gave, those of the base profile first, and what is left."""
     measured: list[Measured] = []
     left_out: LeftOut = {why: [] for why in LEFT_OUT}
-    contradictions: dict[tuple[str, str], list[str]] = {}
+    contradictions: dict[NamedTest, list[str]] = {}
     for item in together.contradictions:
-        contradictions.setdefault((item.profile, item.nodeid), []).append(str(item))
+        contradictions.setdefault(item.key, []).append(str(item))
     for seen in sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile):
         if not is_wanted(seen.nodeid):
             continue
         record = seen.test.record
-        if words := contradictions.get((seen.profile, seen.nodeid)):
+        if words := contradictions.get(seen.key):
             left_out["contradicted"] += words
         elif seen.level == BLIND:
             left_out["not seen"].append(f"{seen.nodeid}   {record.errors[0]}   on {seen.profile}")

@@ -83,8 +83,12 @@ def run(args: argparse.Namespace) -> int:
     reports = load_all(args.reports, note=note)
     together = union(reports, runs=runs)
     typed = this_command(baselines=args.graph_budget_dir)
-    result = check(together, Judge(checkout, earlier, made_by, typed))
-    result.allow_missing, result.complete = args.allow_missing, args.complete
+    result = check(
+        together,
+        Judge(checkout, earlier, made_by, typed),
+        allow_missing=args.allow_missing,
+        complete=args.complete,
+    )
     _show(result, together, reports, _accept(args.reports, made_by, typed, result))
     notes = CheckNotes(
         no_verdict=result.no_verdict,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.artifacts.rejudge import budget_of
-from pytest_graphbreak.artifacts.union import MEASURED, SeenTest, Union, union
+from pytest_graphbreak.artifacts.union import MEASURED, NamedTest, SeenTest, Union, union
 from pytest_graphbreak.cli.messages import UNUSABLE, add_output, note, say_all, write
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.judging.difference import diff
@@ -83,34 +83,36 @@ class RunComparison(Struct):
 def compare(before: Union, after: Union) -> RunComparison:
     """Return what differs in ``after``. Tests that cannot be compared are listed."""
     result = RunComparison()
-    profiles = _profiles(before, after)
-    earlier = {(profiles.get(key[0], key[0]), key[1]): key for key in before.seen}
+    renamed = _renamed_profile(before, after)
+    earlier = {
+        NamedTest(renamed.get(seen.profile, seen.profile), seen.nodeid): seen
+        for seen in before.seen.values()
+    }
     changed: list[tuple[str, Finding]] = []
     is_alone = len(after.profiles) == 1
-    for (profile, nodeid), seen in after.seen.items():
-        name = nodeid if is_alone else seen.name
-        key = earlier.pop((profile, nodeid), None)
-        if key is None:
+    for key, seen in after.seen.items():
+        name = seen.nodeid if is_alone else seen.name
+        was = earlier.pop(key, None)
+        if was is None:
             result.only_after.append(name)
-        elif before.seen[key].level == seen.level == MEASURED:
+        elif was.level == seen.level == MEASURED:
             result.compared += 1
-            changed += _compare_test(before.seen[key], seen, name, result)
+            changed += _compare_test(was, seen, name, result)
         else:
-            result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
-    gone = (before.seen[key] for key in earlier.values())
-    result.only_before = [seen.nodeid if len(before.profiles) == 1 else seen.name for seen in gone]
+            result.unequal.append(f"{name}   {was.test.outcome}, {seen.test.outcome}")
+    was_alone = len(before.profiles) == 1
+    result.only_before = [was.nodeid if was_alone else was.name for was in earlier.values()]
     result.causes = distinct_findings(changed, lambda finding: finding.key)
     # What is gone, which has no items in the later record, comes last.
     result.causes.sort(key=lambda finding: (not finding.items, -len(finding.tests)))
     return result
 
 
-def _profiles(before: Union, after: Union) -> Mapping[str, str]:
-    """Return the later profile of each earlier one: the same, or the only other on both sides."""
-    names = {profile: profile for profile in before.profiles if profile in after.profiles}
-    gone = [profile for profile in before.profiles if profile not in names]
-    new = [profile for profile in after.profiles if profile not in names]
-    return names | ({gone[0]: new[0]} if len(gone) == len(new) == 1 else {})
+def _renamed_profile(before: Union, after: Union) -> Mapping[str, str]:
+    """Return the later name of the one earlier profile that is gone, if one is new as well."""
+    gone = [profile for profile in before.profiles if profile not in after.profiles]
+    new = [profile for profile in after.profiles if profile not in before.profiles]
+    return {gone[0]: new[0]} if len(gone) == len(new) == 1 else {}
 
 
 def _compare_test(

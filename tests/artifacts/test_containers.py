@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.artifacts import incoming
+from pytest_graphbreak.artifacts import containers
 from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from tests.reports import a_report, a_test
 
@@ -89,7 +89,7 @@ def test_a_pipe_named_as_an_archive_is_refused(tmp_path: Path) -> None:
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes that an archive tells are not what counts."""
-    monkeypatch.setattr(incoming, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(containers, "MOST_BYTES", 2**20)
     path = tmp_path / "a.zip"
     zipped(path, **{"graphs.json": " " * (2**20 + 1)})
     assert path.stat().st_size < 3000
@@ -98,21 +98,21 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for written in (data, lying):
         path.write_bytes(written)
         assert "is larger than 1 MiB" in (said := refused(path)) or "cannot be unpacked" in said
-    monkeypatch.setattr(incoming, "MOST_UNPACKED", 2**20)
+    monkeypatch.setattr(containers, "MOST_UNPACKED", 2**20)
     many = {f"{number}.json": ONE + " " * 2**19 for number in range(4)}
     assert "more than 1 MiB are in it" in refused(zipped(tmp_path / "b.zip", **many))
 
 
 def test_counts_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = zipped(tmp_path / "a.zip", **{f"{number}.json": ONE for number in range(3)})
-    monkeypatch.setattr(incoming, "MOST_FILES", 2)
+    monkeypatch.setattr(containers, "MOST_FILES", 2)
     assert "more than 2 reports are in it" in refused(path)
-    monkeypatch.setattr(incoming, "_MOST_LISTED", 10)
+    monkeypatch.setattr(containers, "_MOST_LISTED", 10)
     assert "lists more files than reports need" in refused(path)
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(ONE)
     assert "more than 2 reports are below it" in refused(tmp_path)
-    monkeypatch.setattr(incoming, "MOST_SEEN", 1)
+    monkeypatch.setattr(containers, "MOST_SEEN", 1)
     assert "more than 1 files are below it" in refused(tmp_path)
 
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.artifacts import incoming
-from pytest_graphbreak.artifacts.incoming import ReportError, load, load_all, parse
+from pytest_graphbreak.artifacts import containers, incoming
+from pytest_graphbreak.artifacts.incoming import ReportError, load_all, parse
 from pytest_graphbreak.model.forms import LONGEST_FACT, LONGEST_TEXT
 from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
@@ -42,7 +42,7 @@ def put(data: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 def test_reads_what_the_plugin_writes(tmp_path: Path) -> None:
-    report = load(write(tmp_path / "graphs.json", FULL))
+    (report,) = load_all([write(tmp_path / "graphs.json", FULL)])
     assert report.profile == "cpu"
     assert report.versions == {"torch": "2.13.0"}
     assert report.tests[0].record == entry_of(FULL["tests"][0]).record
@@ -185,31 +185,31 @@ def test_text_that_is_no_json_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(ReportError, match=r"bad\.json: "):
-        load(path)
+        load_all([str(path)])
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_bytes(os.urandom(64) + b"\xff\xfe\xff")
     with pytest.raises(ReportError, match=r"bad\.json: "):
-        load(path)
+        load_all([str(path)])
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("missing.json", ".", "fifo"):
         with pytest.raises(ReportError):
-            load(tmp_path / name)
+            load_all([str(tmp_path / name)])
     with pytest.raises(ReportError, match="regular file"):
-        load("/dev/zero")
+        load_all(["/dev/zero"])
 
 
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(containers, "MOST_BYTES", 2**20)
     path = tmp_path / "large.json"
     path.write_text(" " * (2**20 + 1) + json.dumps(a_report()))
     with pytest.raises(ReportError, match=r"large\.json: .*larger than 1 MiB"):
-        load(path)
+        load_all([str(path)])
 
 
 def test_every_bad_report_is_named(tmp_path: Path) -> None:
@@ -328,3 +328,15 @@ def test_a_broken_report_in_a_directory_is_not_skipped(text: str, tmp_path: Path
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(ReportError, match=r"broken\.json"):
         load_all([str(tmp_path)])
+
+
+def test_a_report_in_a_directory_that_is_too_large_is_not_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "graphs.json", a_report())
+    write(tmp_path / "large.json", FULL)
+    (tmp_path / "trace.json").write_text(f"[0{', 0' * 1000}]")
+    monkeypatch.setattr(incoming, "MOST_VALUES", 50)
+    with pytest.raises(ReportError, match=r"large\.json: it holds more than 50 values") as caught:
+        load_all([str(tmp_path)])
+    assert "trace.json" not in str(caught.value)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.artifacts.incoming import parse
-from pytest_graphbreak.artifacts.union import Union, union
+from pytest_graphbreak.artifacts.union import NamedTest, Union, union
 from tests.reports import Data, a_break, a_report, a_test, over, place
 
 pytestmark = pytest.mark.pure
@@ -143,35 +143,35 @@ def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
 
 def test_every_shard_tells_what_it_left_to_others() -> None:
     found = together(shard(0, 1), shard(2))
-    assert found.whole == {"cpu": {"tests/test_a.py"}}
+    assert found.by_profile["cpu"].whole == {"tests/test_a.py"}
     assert found.collected_tests == {f"tests/test_a.py::test[{number}]" for number in range(4)}
-    assert found.left_out(never) == [("cpu", "tests/test_a.py::test[3]")]
-    assert not together(shard(0, 1), shard(2, 3)).left_out(never)
+    assert left_out(found) == [("cpu", "tests/test_a.py::test[3]")]
+    assert not left_out(together(shard(0, 1), shard(2, 3)))
     assert not found.incomplete
 
 
 def test_a_test_that_another_profile_ran_is_left_out_where_it_was_recorded() -> None:
     """``-m n150`` on one machine and ``-m n300`` on the other leave nothing out."""
     found = together(shard(0, 1), shard(2, 3) | {"environment": {"profile": "tt"}})
-    assert found.left_out(never) == []
-    assert found.left_out(lambda nodeid, profile: (nodeid[-2], profile) == ("3", "cpu")) == [
+    assert left_out(found) == []
+    assert list(found.left_out(lambda key: (key.nodeid[-2], key.profile) == ("3", "cpu"))) == [
         ("cpu", "tests/test_a.py::test[3]")
     ]
 
 
 def test_groups_say_whether_one_is_lost() -> None:
     groups = [shard(number, shard={"group": number + 1, "of": 3}) for number in range(3)]
-    assert together(groups[0], groups[2]).lost_shards == [("cpu", 2, 3)]
-    assert ("cpu", "tests/test_a.py::test[1]") in together(groups[0], groups[2]).left_out(never)
+    assert together(groups[0], groups[2]).by_profile["cpu"].lost_groups == [(2, 3)]
+    assert ("cpu", "tests/test_a.py::test[1]") in left_out(together(groups[0], groups[2]))
     # All are there: what none of them took was not meant to run (-m).
     found = together(*groups)
-    assert (found.lost_shards, found.left_out(never)) == ([], [])
+    assert (found.by_profile["cpu"].lost_groups, left_out(found)) == ([], [])
     retry = shard(1)
-    assert together(*groups, retry).left_out(never) == []
+    assert left_out(together(*groups, retry)) == []
 
 
-def never(nodeid: str, profile: str) -> bool:
-    return False
+def left_out(found: Union) -> list[NamedTest]:
+    return list(found.left_out(lambda key: False))
 
 
 def test_a_crashed_test_was_collected() -> None:
@@ -185,10 +185,10 @@ def test_a_file_that_nobody_collected_whole_is_partial() -> None:
     functions = ["tests/test_a.py::test_b"]
     found = together(node_ids, a_report(a_test(T), collected_whole=functions))
     assert found.partial_files == ["tests/test_b.py"]
-    assert found.whole == {"cpu": set(functions)}
+    assert found.by_profile["cpu"].whole == set(functions)
 
 
 def test_a_run_that_says_it_was_complete_is_believed() -> None:
     """Reports of before this key have only `complete_files`."""
     report = a_report(a_test(T), complete_files=["tests/test_a.py"], collected_whole=[])
-    assert together(report).whole == {"cpu": {"tests/test_a.py"}}
+    assert together(report).by_profile["cpu"].whole == {"tests/test_a.py"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.artifacts import incoming
+from pytest_graphbreak.artifacts import containers, incoming
 from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.logs import dynamo, dynamo_texts, sources
@@ -23,9 +23,9 @@ MIB = 2**20
 @pytest.mark.parametrize(
     ("words", "value"),
     [
-        ("a report, or an archive of reports | {} MiB", incoming.MOST_BYTES // MIB),
-        ("what an archive holds, unpacked | {} MiB", incoming.MOST_UNPACKED // MIB),
-        ("reports in one directory or archive | {} |", incoming.MOST_FILES),
+        ("a report, or an archive of reports | {} MiB", containers.MOST_BYTES // MIB),
+        ("what an archive holds, unpacked | {} MiB", containers.MOST_UNPACKED // MIB),
+        ("reports in one directory or archive | {} |", containers.MOST_FILES),
         ("values in one report | {} |", incoming.MOST_VALUES),
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
         ("(node id, file) | {} characters", forms.LONGEST_NAME),
