@@ -154,9 +154,11 @@ def suite(pytester: pytest.Pytester) -> Suite:
 
 
 @pytest.fixture
-def tests_of() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The ``tests`` of a report by node id."""
-    return lambda report: {test["nodeid"]: test for test in report["tests"]}
+def recorded(suite: Suite) -> Suite:
+    """A suite whose clean baseline is on disk."""
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    return suite
 
 
 @pytest.fixture(scope="session")

@@ -31,13 +31,6 @@ def built(folder: Path, *, link: str, urls: str, without: str = "") -> tuple[Pat
     return wheel, sdist
 
 
-def test_what_is_whole_has_no_problem(tmp_path: Path) -> None:
-    pair = built(
-        tmp_path, link="https://example.org", urls="Project-URL: Home, https://example.org"
-    )
-    assert [text for text in problems(*pair) if "is not ours" not in text] == []
-
-
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     pair = built(tmp_path, link="docs/index.md", urls="Summary: x", without="py.typed")
     found = "\n".join(problems(*pair))

@@ -53,18 +53,3 @@ def expression(text: str, method: str) -> Expression:
 )
 def test_slow_expressions_are_found(text: str, method: str) -> None:
     assert slow(expression(text, method), MOST)
-
-
-@pytest.mark.parametrize(
-    ("text", "method"),
-    [
-        (r"\s#|\n", "split"),
-        (r"\s+#", "match"),
-        (r"[^#\n]*#", "match"),
-        (r"^ *- (\S.*)$", "findall"),
-        (r"(?:a|b|c|d)*e", "match"),
-        (r"<[^<>]{0,256}>", "search"),
-    ],
-)
-def test_linear_expressions_are_not(text: str, method: str) -> None:
-    assert slow(expression(text, method), MOST) is None

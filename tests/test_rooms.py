@@ -64,18 +64,6 @@ def test_a_newcomer_has_few_names_to_learn() -> None:
     assert len(names - {"py", "testing"}) <= 16, "fold a room into the one that it serves"
 
 
-def test_a_circle_is_found_and_arrows_that_follow_are_left_out() -> None:
-    found = {
-        "cli": frozenset({"report", "model"}),
-        "report": frozenset({"model"}),
-        "model": frozenset[str](),
-    }
-    assert rooms.circles(found) == []
-    assert rooms.floors(found) == [["cli"], ["report"], ["model"]]
-    assert rooms.needed(found) == [("cli", "report"), ("report", "model")]
-    assert rooms.circles({**found, "model": frozenset({"report"})}) == ["model", "report"]
-
-
 def test_the_walk_names_what_there_is() -> None:
     text = ARCHITECTURE.read_text("utf-8")
     walk = text[text.index("## One break") : text.index("## Processes")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -82,15 +80,3 @@ def test_a_pure_file_is_not_skipped_without_torch(file: str) -> None:
     assert not re.search(
         r"^[^#\"]*(importorskip|find_spec)\(\"(torch|transformers|numpy)", text, re.M
     )
-
-
-def test_with_arguments_just_these_are_run() -> None:
-    arguments = ["tests/judging/test_cap.py", "-k", "test_no_such_test", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests", "torch", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 5  # pytest's own: no test was selected
-    assert done.stdout.count("test session starts") == 1

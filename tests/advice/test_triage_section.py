@@ -32,14 +32,6 @@ BACKEND = """
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
 """
 
-OWN = """
-    import torch
-
-    def test_model():
-        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
-        raise KeyError("mine")
-"""
-
 
 def test_fullgraph_is_reported_as_the_break_that_it_is(suite: Suite) -> None:
     suite.write(FULLGRAPH)
@@ -65,11 +57,3 @@ def test_a_backend_failure_is_shown_without_captured_output(suite: Suite) -> Non
             "*TORCH_COMPILE_DEBUG=1 *pytest * test_it.py::test_model",
         ]
     )
-
-
-@pytest.mark.parametrize("flag", ["--graph-budget", "--graph-budget-report=r.json"])
-def test_a_failure_of_the_tests_own_is_not_explained(suite: Suite, flag: str) -> None:
-    suite.write(OWN)
-    result = suite.run(flag)
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*TORCH_LOGS=*")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.baseline.schemas import HOME
-from pytest_graphbreak.cli import COMMANDS, _parser
+from pytest_graphbreak.cli import _parser
 from pytest_graphbreak.config.settings import add_options
 from pytest_graphbreak.model.differences import VERDICTS
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
@@ -75,10 +75,6 @@ def test_every_key_of_a_file(schema: str, page: str) -> None:
 
 def test_every_layer_cause_and_verdict() -> None:
     assert missing([*LAYERS, *BY_NAME, *VERDICTS], "explanation/counting.md") == []
-
-
-def test_every_command() -> None:
-    assert missing([f"graphbreak {name}" for name in COMMANDS], "reference/commands.md") == []
 
 
 OURS = re.compile(r"(?<![\w/.~-])(graphbreak|pytest) ([^|#<>\n]*)")

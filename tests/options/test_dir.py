@@ -46,8 +46,3 @@ def test_a_directory_that_is_not_there_is_no_error_where_nothing_is_read_from_it
     suite.write(CLEAN.replace("test_model()", "test_model(graph_budget)"))
     options = [f"--graph-budget{option}"] if option else []
     suite.run(*options, "--graph-budget-dir=typo").assert_outcomes(passed=1)
-
-
-def test_an_empty_directory_is_a_beginning(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget").stdout.fnmatch_lines(["*no baseline for this test*"])

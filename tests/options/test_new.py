@@ -18,19 +18,6 @@ GITHUB = {
 }
 
 
-def test_check_refuses_another_value(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from pytest_graphbreak.cli import main
-
-    suite.write(CLEAN)
-    suite.run("--graph-budget-report=graphs.json")
-    monkeypatch.chdir(suite.path)
-    suite.pytester.makeini("[pytest]\ngraph_budget_new = maybe\n")
-    assert main(["check", "graphs.json"]) == 2
-    assert "graph_budget_new: 'maybe' is not one of fail, report" in capsys.readouterr().err
-
-
 def test_on_github_there_is_a_line_to_paste(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from pytest_graphbreak.config.device import choose
 from pytest_graphbreak.config.settings import from_config
-from tests.conftest import BROKEN, CLEAN, Suite
+from tests.conftest import CLEAN, Suite
 from tests.options.tools import on_tt
 
 pytestmark = pytest.mark.once
@@ -26,17 +25,3 @@ def test_the_suites_own_arch_is_that_of_the_device(suite: Suite) -> None:
     settings = from_config(suite.pytester.parseconfig("--arch=n150"))
     device = choose("tt", settings.arch, on_tt(suite.path))
     assert (device.arch, device.profile) == ("n150", "tt-n150")
-
-
-def test_another_profile_gets_an_override(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update", "--graph-budget-profile=one")
-    suite.write(BROKEN)
-    suite.run("--graph-budget-update", "--graph-budget-profile=two").assert_outcomes(passed=1)
-    data = yaml.safe_load(suite.baseline())
-    assert data["profile"] == "one"
-    entry = data["tests"]["test_model"]
-    assert entry["graphs"] == {"dynamo": 1}
-    assert entry["overrides"]["two"]["graphs"] == {"dynamo": 2}
-    suite.run("--graph-budget", "--graph-budget-profile=two").assert_outcomes(passed=1)
-    suite.run("--graph-budget", "--graph-budget-profile=one").assert_outcomes(failed=1)

@@ -134,16 +134,6 @@ def test_where_it_was_written_is_said(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["error      */file/graphs.json: the report was not written: *"])
 
 
-@pytest.mark.usefixtures("forks")
-def test_a_run_that_dies_leaves_no_earlier_report(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.report()
-    suite.write("import os\ndef test_it(): os._exit(0)\n")
-    result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
-    assert result.ret == 0
-    assert not (suite.path / "graphs.json").exists()
-
-
 @pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--fixtures", "--markers"])
 def test_a_run_without_tests_keeps_the_report(suite: Suite, option: str) -> None:
     suite.write(CLEAN)

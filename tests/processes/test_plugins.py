@@ -139,13 +139,6 @@ def test_without_this_and_that(suite: Suite, args: tuple[str, ...]) -> None:
     assert suite.run("--graph-budget", *args).ret == 1
 
 
-@pytest.mark.usefixtures("forks")
-def test_blocked_the_plugin_is_gone(suite: Suite) -> None:
-    suite.write(CLEAN)
-    assert suite.pytester.runpytest_subprocess("-p", "no:graphbreak").ret == 0
-    assert suite.pytester.runpytest_subprocess("-p", "no:graphbreak", "--graph-budget").ret == 4
-
-
 def test_windows_nest(written: Suite) -> None:
     add(
         written,

@@ -17,13 +17,6 @@ def disabled(forks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
 
-@pytest.fixture
-def recorded(suite: Suite) -> Suite:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update").assert_outcomes(passed=1)
-    return suite
-
-
 @pytest.mark.parametrize(
     "option",
     [

@@ -796,25 +796,6 @@ def test_a_tool_that_wraps_after_us_stays() -> None:
     assert len(calls) == 4
 
 
-def test_a_tool_that_wrapped_before_us_can_leave_after_us() -> None:
-    kind = torch._dynamo.output_graph.OutputGraph
-    real = kind.call_user_compiler
-    calls = []
-
-    def theirs(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        return real(*args, **kwargs)
-
-    kind.call_user_compiler = theirs
-    try:
-        with window() as seen:
-            compile(clean)(X)
-        assert kind.call_user_compiler is theirs
-    finally:
-        kind.call_user_compiler = real
-    assert (seen[0].graphs, len(calls)) == ({"dynamo": 1}, 1)
-
-
 def test_a_patch_of_an_inherited_method_goes_without_a_trace() -> None:
     class Base:
         def f(self) -> str:
