@@ -33,8 +33,8 @@ def nodeid(number: int) -> str:
 
 def _seen(number: int, graphs: int) -> Any:
     from pytest_graphbreak.judging.measured import measurement
+    from pytest_graphbreak.model.items import Break, Frame, Graph
     from pytest_graphbreak.model.merging import record_of
-    from pytest_graphbreak.model.record import Break, Frame, Graph
     from pytest_graphbreak.model.report import RunEnvironment
 
     breaks = ()

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.model.record import (
+from pytest_graphbreak.model.items import (
     Break,
     BreakReason,
     Eager,

@@ -21,7 +21,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import load_yaml
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.record import NOWHERE, Break, Frame
+from pytest_graphbreak.model.items import NOWHERE, Break, Frame
 from pytest_graphbreak.text.safe import console
 
 RUN = "{run}"

@@ -198,8 +198,8 @@ def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
     before, now = getattr(old, key), getattr(measured.values, key)
     match RULES[key]:
         case "graphs" | "counts" | "runs" | "ops":
-            counts = {layer: (now if layer in layers else before).get(layer) for layer in LAYERS}
-            return {layer: count for layer, count in counts.items() if count}
+            sides = ((layer, now if layer in layers else before) for layer in LAYERS)
+            return {layer: count for layer, side in sides if (count := side.get(layer))}
         case "causes":
             causes = {cause.key: cause.as_written() for cause in now if cause.layer in layers}
             for cause in before:

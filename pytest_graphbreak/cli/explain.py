@@ -29,7 +29,7 @@ from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import Typed, this_command
 from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.lines import position

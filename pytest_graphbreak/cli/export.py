@@ -16,7 +16,8 @@ from pytest_graphbreak.cli.program import (
 )
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.lines import general_lines
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT

@@ -19,7 +19,8 @@ from pytest_graphbreak.cli.program import add_program, does_not_run, named_targe
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.items import Graph
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.comparison import Original
 from pytest_graphbreak.repair.gain import fixable, recompile_count

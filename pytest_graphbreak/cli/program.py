@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import LOG_OF_TORCH, Bench, bench
 from pytest_graphbreak.text import files

@@ -24,7 +24,6 @@ from pytest_graphbreak.judging.graphs import (
     add_graph,
     add_graphs,
     alike,
-    graph_cause,
     has_own_reason,
 )
 from pytest_graphbreak.judging.sides import Draft, Sides, baseline_key, frame_of, number_drafts
@@ -37,8 +36,9 @@ from pytest_graphbreak.judging.totals import (
 )
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
+from pytest_graphbreak.model.items import Eager, Frame, LineRuns, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
-from pytest_graphbreak.model.record import Eager, Frame, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
 
 
@@ -89,7 +89,7 @@ def observed_changes(record: Record) -> tuple[Difference, ...]:
     _add_series(sides, record.recompile_list)
     _add_eager(sides, record.eager)
     graphs = (graph for graph in record.graph_list if has_own_reason(graph, sides))
-    for same in alike(graph for graph in graphs if not graph_cause(graph).is_expected):
+    for same in alike(graph for graph in graphs if not graph.meaning.is_expected):
         add_graph(sides, same, before=None)
     return number_drafts(sides.drafts, record)
 

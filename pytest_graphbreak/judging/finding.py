@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.model.differences import Item
+from pytest_graphbreak.model.items import NOWHERE, Break, Frame, Item, LineRuns, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
 from pytest_graphbreak.model.merging import total_seconds
-from pytest_graphbreak.model.record import NOWHERE, Break, Frame, LineRuns, Recompile
 
 NEW: Final = "+"
 GONE: Final = "-"

@@ -24,16 +24,9 @@ from pytest_graphbreak.judging.sides import frame_of
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause
 from pytest_graphbreak.model.differences import LISTS, Difference
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Graph, LineRuns, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Graph,
-    LineRuns,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import plural
 
 NEW_ENTRY: Final = "a function that was not compiled before"
@@ -48,7 +41,7 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
     """
     deepest = record.headline
     # Those of Dynamo stay in any case: ``Folding`` learns from them which frames are entries.
-    of_dynamo = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
+    of_dynamo = record.graphs_of(PLACES_LAYER)
     others = (
         graph
         for graph in (record.graph_list if graphs is None else graphs)
@@ -114,9 +107,7 @@ def losses(verdict: Verdict, record: Record) -> list[Finding]:
     if layer is None:
         return []
     compiled = {
-        graph.where.key: graph.where
-        for graph in record.graph_list
-        if graph.layer == layer and DESCRIPTIONS[layer].cause(graph.cause).is_plain
+        graph.where.key: graph.where for graph in record.graphs_of(layer) if graph.meaning.is_plain
     }
     less = Finding(GONE, "less", layer, "fewer operations are captured", fix=(look_for,))
     if len(compiled) != 1:

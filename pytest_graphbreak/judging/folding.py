@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
-from pytest_graphbreak.model.differences import Item
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, GraphName, Item, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 
 
 class Folding:
@@ -46,9 +46,7 @@ class Folding:
             else:
                 self._followers[id(graph_break)] = head
                 self._stacks[self._leading.index(head)] |= _functions(graph_break)
-        self._causes = {
-            graph.name: graph.cause for graph in record.graph_list if graph.layer == "dynamo"
-        }
+        self._causes = {graph.name: graph.cause for graph in record.graphs_of("dynamo")}
         entries = (name for name, cause in self._causes.items() if cause == "entry")
         self._entries = {_frame_number(name) for name in entries}
 
@@ -72,7 +70,7 @@ class Folding:
 
     def parent_of_graph(self, graph: Graph) -> Break | None:
         """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
-        rule = DESCRIPTIONS[graph.layer].cause(graph.cause).falls_with
+        rule = graph.meaning.falls_with
         if rule == "call":
             # The function itself, whose sync computes what eager code left pending.
             here = graph.where.key[:2]
@@ -175,8 +173,6 @@ def _is_recompiled_with(recompile: Recompile, caller: Recompile) -> bool:
 
 Key = tuple[str, ...]
 """The identity of a cause: kind, layer and place."""
-GraphName = tuple[str, str]
-"""Layer and name of a graph."""
 
 
 def kind_of(item: Item) -> str:
@@ -223,7 +219,7 @@ class _BreaksAndRecompiles:
 
     def cause_of(self, graph: Graph) -> Key | None:
         """Return the break or the recompile that made a graph."""
-        cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
+        cause = graph.meaning
         key = None
         if cause.explained_by == "break":
             # A frame that called the one that broke continues after its call; functions that it
@@ -242,9 +238,8 @@ def _source(graph: Graph, names: dict[GraphName, Key]) -> Key | None:
     ``sources`` name graphs of any layer above, so the nearest layer that has the name is taken. A
     graph that is expected there is no cause: this one is then counted for itself.
     """
-    layer = DESCRIPTIONS[graph.layer]
-    cause = layer.cause(graph.cause)
-    if layer.above is None or not (cause.is_expected or cause.falls_with == "sources"):
+    cause, has_above = graph.meaning, DESCRIPTIONS[graph.layer].above is not None
+    if not (has_above and (cause.is_expected or cause.falls_with == "sources")):
         return None
     above = LAYERS[: LAYERS.index(graph.layer)]
     for name in graph.sources:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.folding import cause_keys, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
-from pytest_graphbreak.model.layers import DESCRIPTIONS, GraphCause
-from pytest_graphbreak.model.record import Graph
+from pytest_graphbreak.model.items import Graph
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 
 def add_graphs(sides: Sides) -> None:
@@ -23,7 +23,7 @@ def add_graphs(sides: Sides) -> None:
     """
     grown = sides.grown("graph")
     for layer in sides.after.layers:
-        graphs = [graph for graph in sides.after.graph_list if graph.layer == layer]
+        graphs = sides.after.graphs_of(layer)
         matched = sides.matched_graphs.get(layer)
         if matched is not None:
             added = set(map(id, matched.added))
@@ -60,25 +60,21 @@ def _add(
 
 def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
     """Return the recompile, of the layer above, of the graph that is lowered again."""
-    if DESCRIPTIONS[graph.layer].above is None or graph_cause(graph).falls_with != "sources":
+    if DESCRIPTIONS[graph.layer].above is None or graph.meaning.falls_with != "sources":
         return None
     again = (item for item in sides.after.recompile_list if item.graph in graph.sources)
     return next(filter(None, map(sides.draft_of, again)), None)
 
 
-def graph_cause(graph: Graph) -> GraphCause:
-    return DESCRIPTIONS[graph.layer].cause(graph.cause)
-
-
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Return whether a graph has its own reason, and no break or recompile that explains it."""
-    reported = graph_cause(graph).is_plain or graph_cause(graph).explained_by
+    reported = graph.meaning.is_plain or graph.meaning.explained_by
     return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
 def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
     """Return whether no other change explains this graph; a layer above that grew does."""
-    cause = graph_cause(graph)
+    cause = graph.meaning
     if (graph.layer, graph.name) in sides.recompiled_graphs:
         return False
     if cause.is_plain:  # an entry is reported by its function
@@ -86,7 +82,7 @@ def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
     if cause.explained_by == "break":
         # If code is recompiled that was not, it may be the rest after a known break.
         added = (new for matched in sides.matched_graphs.values() for new in matched.added)
-        again = any(graph_cause(new).kind == "repeat" for new in added)
+        again = any(new.is_repeat for new in added)
         return not (sides.new_breaks or sides.new_eager or again)
     return not cause.explained_by
 
@@ -119,7 +115,7 @@ def add_entries(sides: Sides) -> None:
             continue
         matched = sides.matched_graphs.get(layer.name)
         if matched is not None and not matched.unsure:
-            new = [graph for graph in matched.added if graph_cause(graph).is_plain]
+            new = [graph for graph in matched.added if graph.is_entry]
             for same in alike(new, _function):
                 through = sides.folding.break_through(same[0].where)
                 _add(sides, same, 0, sides.draft_of(through))
@@ -140,8 +136,7 @@ def _more_than_recompiled(layer: str, sides: Sides) -> tuple[list[Graph], bool]:
         # The baseline and the cap may have a total of one kind each.
         growth[total.kind] = max(total.growth, growth[total.kind])
     forbidden = any(total.kind == "graph" and total.before == 0 for total in totals)
-    graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
-    compiled = [graph for graph in graphs if graph_cause(graph).is_plain]
+    compiled = [graph for graph in sides.after.graphs_of(layer) if graph.is_entry]
     # One function alone is the one that is allowed, unless none is.
     if growth["graph"] > growth["recompile"] and (len(compiled) > 1 or forbidden):
         return compiled, forbidden

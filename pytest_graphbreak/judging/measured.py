@@ -1,17 +1,22 @@
-"""Converts what was observed to what a baseline contains."""
+"""A record in the words of a baseline: what was observed, as a baseline would say it.
+
+``values`` are compared with those of an entry (``verdict``), and are the budget where another run
+takes the place of a baseline. ``measurement`` is what an update of the baselines takes: the values,
+and what measured them. A place is named by ``place_of``, the cause of a graph by ``cause_of``;
+whoever looks for them in a baseline names them so as well.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.form import MOST_ENTRIES, complete
-from pytest_graphbreak.baseline.model import Expected, Measured
+from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.guards import subject
 from pytest_graphbreak.model.budget import (
@@ -22,18 +27,11 @@ from pytest_graphbreak.model.budget import (
     place_key,
     writable,
 )
-from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, compilers, made_by
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, GraphName, Recompile
+from pytest_graphbreak.model.layers import CAUSES, compilers
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunEnvironment
-from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, minors, same_minor
+from pytest_graphbreak.model.versions import minors
 
 MOST_LINES: Final = 24
 """The number of lines of a device that an entry names: those that ran or read most often."""
@@ -43,26 +41,31 @@ _COMPREHENSION: Final = re.compile(r"<(?:list|set|dict)comp>|<genexpr>")
 
 def values(record: Record) -> Values:
     """Return the counts and places of a record, as a baseline entry holds them."""
-    # What a process that lives on has not told is not recorded.
-    executions = {layer: n for layer, n in record.executions.items() if n is not None}
-    counts = complete(
+    measured = complete(
         {
-            "graphs": {layer: count for layer, count in record.graphs.items() if count},
-            "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
-            "ops": {layer: count for layer, count in record.ops.items() if count},
-            # Where runs were not counted, each graph is taken to run once.
-            "executions": executions,
+            "graphs": _positive(record.graphs),
+            "recompiles": _positive(record.recompiles),
+            "ops": _positive(record.ops),
+            # Of a layer whose runs were not counted, each graph is taken to run once. What a
+            # process that lives on has not told (None) is not recorded.
+            "executions": {
+                layer: count for layer, count in record.executions.items() if count is not None
+            },
         }
     )
     return Values(
-        **counts,
+        **measured,
         breaks=tuple(_place(graph_break, id=graph_break.id) for graph_break in record.breaks),
         eager=tuple(_place(eager, id=None) for eager in record.eager),
-        reads={layer: count for layer, count in record.reads.items() if count},
+        reads=_positive(record.reads),
         causes=causes(record),
         entries=_entries(record),
         lines=_lines(record),
     )
+
+
+def _positive(counts: Mapping[str, int | None]) -> dict[str, int]:
+    return {layer: count for layer, count in counts.items() if count}
 
 
 def _entries(record: Record) -> tuple[str, ...]:
@@ -71,6 +74,16 @@ def _entries(record: Record) -> tuple[str, ...]:
     names = [name for name in operations if not _COMPREHENSION.search(name)]
     most = sorted(names, key=lambda name: (-operations[name], name))
     return tuple(sorted(most[:MOST_ENTRIES]))
+
+
+def entries(record: Record) -> dict[str, int]:
+    """Return the functions that Dynamo compiled as they were called, with their operations."""
+    operations: dict[str, int] = {}
+    for graph in record.graphs_of(PLACES_LAYER):
+        if graph.is_entry and graph.where.function:
+            name = writable(graph.where.name)
+            operations[name] = operations.get(name, 0) + (graph.ops or 0)
+    return operations
 
 
 def _lines(record: Record) -> dict[str, int]:
@@ -93,6 +106,52 @@ def _lines(record: Record) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LINES])
 
 
+def causes(record: Record) -> tuple[Cause, ...]:
+    """Return the causes of the graphs that are not plain, each cause and place once.
+
+    A plain graph is one that was lowered whole, or the only entry of a layer. It is what the number
+    of graphs leaves over (``matching``).
+    """
+    counts: dict[Cause, int] = {}
+    recompiles = recompiles_by_graph(record)
+    for layer in filter(record.is_explained, record.graphs):
+        graphs = record.graphs_of(layer)
+        compiled = [graph for graph in graphs if graph.is_entry]
+        for graph in graphs:
+            is_plain = graph.is_lowered or compiled == [graph]
+            if not is_plain and graph.cause in CAUSES[layer]:  # else it is of a later version
+                cause = cause_of(graph, recompiles)
+                counts[cause] = counts.get(cause, 0) + 1
+    return tuple(replace(cause, count=count) for cause, count in counts.items())
+
+
+def cause_of(graph: Graph, recompiles: Mapping[GraphName, Recompile] = {}) -> Cause:
+    """Return the cause of a graph as in a baseline; without ``recompiles``, without its guard."""
+    cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
+    recompile = recompiles.get((graph.layer, graph.name))
+    if recompile is None:
+        return cause
+    # On other layers the place of the graph is the call.
+    calls = recompile.stack[-1:] if recompile.layer == PLACES_LAYER else ()
+    called = "".join(frame.code for frame in calls)
+    return replace(cause, guard=subject(recompile.reason), called=called)
+
+
+def recompiles_by_graph(record: Record) -> dict[GraphName, Recompile]:
+    """Return the recompiles by the graph that each made."""
+    return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
+
+
+def _place(item: Break | Eager, *, id: str | None) -> BaselinePlace:
+    where, code = place_of(item.where)
+    return BaselinePlace(where, code, item.count, item.reason or None, id, item.layer)
+
+
+def place_of(where: Frame) -> tuple[str, str]:
+    """Return the identity of a place as in a baseline: ``where`` and normalised ``code``."""
+    return place_key(where.name, where.code)
+
+
 def owner_versions(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the versions of the packages that own places of a record."""
     names = dict.fromkeys(map(owner, files_of(record))) if versions else ()
@@ -110,182 +169,3 @@ def measurement(nodeid: str, profile: str, environment: RunEnvironment, record: 
         layers=record.layers,
         packages=owner_versions(record, environment.packages),
     )
-
-
-def _place(item: Break | Eager, *, id: str | None) -> BaselinePlace:
-    where, code = place_of(item.where)
-    return BaselinePlace(
-        where=where,
-        code=code,
-        count=item.count,
-        reason=item.reason or None,
-        id=id,
-        layer=item.layer,
-    )
-
-
-# The causes of graphs, and which of them a baseline knows.
-
-
-class MatchedGraphs(Struct, frozen=True):
-    """The graphs of one layer, compared with those of the baseline.
-
-    ``added`` are the new graphs, ``gone`` the causes that are gone, each with its recorded number
-    and the number left. ``unsure`` is true if one more function is compiled and it is not known
-    which of several was recorded; then all of them are in ``added``.
-    """
-
-    added: tuple[Graph, ...] = ()
-    gone: tuple[tuple[Cause, int], ...] = ()
-    unsure: bool = False
-
-
-def place_of(where: Frame) -> tuple[str, str]:
-    """Return the identity of a place as in a baseline: ``where`` and normalised ``code``."""
-    return place_key(name_of(where), where.code)
-
-
-def causes(record: Record) -> tuple[Cause, ...]:
-    """Return the causes of the graphs that are not plain, each cause and place once."""
-    counts: dict[Cause, int] = {}
-    recompiles = _recompiles(record)
-    for layer in filter(record.is_explained, record.graphs):
-        graphs = [graph for graph in record.graph_list if graph.layer == layer]
-        compiled = [graph for graph in graphs if is_entry(graph)]
-        for graph in graphs:
-            # What is left out here is what the number of graphs leaves over (``match``).
-            if is_lowered(graph) or compiled == [graph]:
-                continue
-            if graph.cause not in CAUSES[layer]:  # in a report of a later version
-                continue
-            cause = cause_of(graph, recompiles)
-            counts[cause] = counts.get(cause, 0) + 1
-    return tuple(replace(cause, count=count) for cause, count in counts.items())
-
-
-def match(
-    record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN_VERSIONS
-) -> MatchedGraphs | None:
-    """Compare the graphs of a layer with the baseline; None if either side lacks causes.
-
-    Graphs claim the causes that a baseline has (``_claim_graphs``). A baseline names no plain
-    graph: what its number of graphs leaves over is plain, and the plain graphs that claimed nothing
-    fill that. On a layer that compiles the user's code it is one at most, the only entry; below
-    that it is as many graphs of the layer above as were lowered whole.
-
-    What varied in a recompile is compared only if the same minor version of the compiler recorded
-    it (``versions`` are the current ones), since each version words guards differently.
-    """
-    recorded = expected.values.causes_of(layer)
-    if recorded is None or not record.is_explained(layer):
-        return None
-    graphs = [graph for graph in record.graph_list if graph.layer == layer]
-    same_compiler = same_minor(made_by(layer, versions), expected.causes_with(layer))
-    recompiles = _recompiles(record)
-    causes_of_graphs = [(graph, cause_of(graph, recompiles)) for graph in graphs]
-    remaining, unmatched = _claim_graphs(causes_of_graphs, recorded, same_compiler=same_compiler)
-    added = [graph for graph in unmatched if not (is_entry(graph) or is_lowered(graph))]
-    intended = [graph for graph in unmatched if is_entry(graph) or is_lowered(graph)]
-    gone = [
-        (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
-    ]
-    unnamed = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
-    if unnamed and DESCRIPTIONS[layer].above is None:
-        matched = _match_entry(intended, expected, layer)
-    else:
-        matched = MatchedGraphs(tuple(intended[unnamed:]))
-    return MatchedGraphs((*added, *matched.added), (*gone, *matched.gone), matched.unsure)
-
-
-def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> MatchedGraphs:
-    """Compare the entries that claimed no cause with the only one that a baseline leaves over.
-
-    Of several, the recorded one has a name of the baseline; without names nobody knows which it is,
-    and all are added.
-    """
-    names = expected.values.entries if layer == PLACES_LAYER else ()
-    recorded = next((graph for graph in entries if writable(name_of(graph.where)) in names), None)
-    if len(entries) == 1 and not names:
-        recorded = entries[0]
-    added = tuple(graph for graph in entries if graph is not recorded)
-    if recorded is None and names:
-        plain = next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
-        gone = Cause(layer, plain, where=names[0])
-        return MatchedGraphs(added, gone=((gone, 0),))
-    return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
-
-
-def _claim_graphs(
-    graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], *, same_compiler: bool
-) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
-    """Return the remaining number of each recorded cause, and the graphs that claim none.
-
-    Each graph claims one of a recorded cause, in three rounds; who claims in an early round is out
-    of the later ones, so an exact match is never taken by a loose one:
-
-    1. the same cause at the same place, by the same guard, called by the same line;
-    2. the same, called by whatever line, which an edit of the caller moves;
-    3. the same cause at the same place, of the causes recorded without a guard; of all causes if
-       ``same_compiler`` is false, since another version words guards in its own way.
-    """
-    remaining = Counter({cause.key: cause.count for cause in recorded})
-    unguarded = [cause for cause in recorded if not (same_compiler and cause.guard)]
-    rounds: Sequence[tuple[Callable[[Cause], tuple[str, ...]], Sequence[Cause]]] = (
-        (lambda cause: cause.key, recorded),
-        (lambda cause: cause.key[:-1], recorded),  # without ``called``
-        (lambda cause: cause.place, unguarded),
-    )
-    for identity, claimable in rounds:
-        unclaimed = []
-        for graph, cause in graphs:
-            matches = (match for match in claimable if identity(match) == identity(cause))
-            free = next((match for match in matches if remaining[match.key]), None)
-            if free is None:
-                unclaimed.append((graph, cause))
-            else:
-                remaining[free.key] -= 1
-        graphs = unclaimed
-    return remaining, [graph for graph, _ in graphs]
-
-
-def is_entry(graph: Graph) -> bool:
-    """Return whether a graph is a function that was compiled when it was called."""
-    layer = DESCRIPTIONS[graph.layer]
-    return layer.above is None and layer.cause(graph.cause).is_plain
-
-
-def entries(record: Record) -> dict[str, int]:
-    """Return the functions that Dynamo compiled as they were called, with their operations."""
-    operations: Counter[str] = Counter()
-    for graph in record.graph_list:
-        if graph.layer == PLACES_LAYER and is_entry(graph) and graph.where.function:
-            operations[writable(name_of(graph.where))] += graph.ops or 0
-    return dict(operations)
-
-
-def is_lowered(graph: Graph) -> bool:
-    """Return whether a graph is one of the layer above, lowered as a whole."""
-    layer = DESCRIPTIONS[graph.layer]
-    return layer.above is not None and bool(graph.sources) and layer.cause(graph.cause).is_plain
-
-
-def cause_of(graph: Graph, recompiles: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
-    """Return the cause of a graph as in a baseline; without ``recompiles``, without its guard."""
-    cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
-    recompile = recompiles.get((graph.layer, graph.name))
-    if recompile is None:
-        return cause
-    # On other layers the place of the graph is the call.
-    calls = recompile.stack[-1:] if recompile.layer == PLACES_LAYER else ()
-    called = "".join(frame.code for frame in calls)
-    return replace(cause, guard=subject(recompile.reason), called=called)
-
-
-def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
-    """Return the recompiles by layer and name of the graph that each made."""
-    return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
-
-
-def name_of(where: Frame) -> str:
-    """Return the function of a place, ``file::qualified.name``; its file if it has none."""
-    return f"{where.file}::{where.function}" if where.function else where.file

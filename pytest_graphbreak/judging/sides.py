@@ -4,7 +4,7 @@ What was seen is known if the baseline has its match:
 
 - a break or an eager place: a place of the same layer, function and source line, on a layer that
   has several reasons at one line also of the same reason (``baseline_key``);
-- a graph: a cause that it claims (``measured.match``);
+- a graph: a cause that it claims (``matching``);
 - a recompile: the cause that the graph it made claims. It has no match of its own;
 - a line that ran graphs or read values: the same line, with its count (``difference``).
 
@@ -24,12 +24,14 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.folding import Folding
-from pytest_graphbreak.judging.measured import MatchedGraphs, match, place_of
+from pytest_graphbreak.judging.matching import MatchedGraphs, match
+from pytest_graphbreak.judging.measured import place_of
 from pytest_graphbreak.judging.totals import forbidden_eager
 from pytest_graphbreak.model.budget import Cap, writable
-from pytest_graphbreak.model.differences import LISTS, Difference, Item
+from pytest_graphbreak.model.differences import LISTS, Difference
+from pytest_graphbreak.model.items import Break, Eager, Frame, Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
-from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import Versions
 
 

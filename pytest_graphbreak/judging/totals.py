@@ -8,8 +8,9 @@ from typing import Final
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.items import Break, Eager, Graph
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
-from pytest_graphbreak.model.record import Break, Eager, Graph, Record
+from pytest_graphbreak.model.record import Record
 
 _OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""
@@ -51,7 +52,7 @@ def _left_functions(before: Expected, after: Record, layer: str) -> tuple[int, i
     description = DESCRIPTIONS[layer]
     was = sum(cause.count for cause in recorded if cause.cause == _OUTSIDE)
     others = sum(cause.count for cause in recorded if not description.cause(cause.cause).is_plain)
-    causes = [graph.cause for graph in after.graph_list if graph.layer == layer]
+    causes = [graph.cause for graph in after.graphs_of(layer)]
     now = causes.count(_OUTSIDE)
     functions = sum(description.cause(cause).is_plain for cause in causes)
     fewer = functions < before.values.graphs.get(layer, 0) - others
@@ -127,9 +128,7 @@ def compiled_graphs(record: Record, layer: str) -> tuple[Graph, ...]:
     layers = {graph.layer for graph in record.graph_list if graph.cached is not None}
     if not layers.isdisjoint(below):
         return ()
-    return tuple(
-        graph for graph in record.graph_list if (graph.layer, graph.cached) == (layer, "compiled")
-    )
+    return tuple(graph for graph in record.graphs_of(layer) if graph.cached == "compiled")
 
 
 def unknown_runs(record: Record, cap: Cap | None, expected: Expected | None = None) -> str:

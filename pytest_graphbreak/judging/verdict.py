@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import OPS
 from pytest_graphbreak.judging.difference import diff
-from pytest_graphbreak.judging.measured import is_lowered, name_of, values
+from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import BY_CHANGE, FAILING, STRICT, Difference
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
 
@@ -214,20 +215,20 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
         recorded_with = None if self.expected is None else self.expected.causes_with(layer)
         same = same_minor(made_by(layer, self.versions), recorded_with)
         graphs = [item for item in change.items_of(self.record) if isinstance(item, Graph)]
-        lowered = bool(graphs) and all(map(is_lowered, graphs))
+        lowered = bool(graphs) and all(graph.is_lowered for graph in graphs)
         return "changed" if same and not lowered else None
 
     def _is_gone_entry(self, change: Difference) -> bool:
         """Return whether it is a recorded entry of which no graph is made any more."""
         if change.total or change.kind != "graph" or change.after or self.expected is None:
             return False
-        name = writable(name_of(change.where))
+        name = writable(change.where.name)
         return name in self.expected.values.entries and name not in self._compiled_names
 
     @cached_property
     def _compiled_names(self) -> frozenset[str]:
-        graphs = (graph for graph in self.record.graph_list if graph.layer == PLACES_LAYER)
-        return frozenset(writable(name_of(graph.where)) for graph in graphs)
+        graphs = self.record.graphs_of(PLACES_LAYER)
+        return frozenset(writable(graph.where.name) for graph in graphs)
 
     @cached_property
     def _totals(self) -> Mapping[tuple[str, str | None], Difference]:

@@ -31,9 +31,10 @@ from pytest_graphbreak.layers.hooked import (
     stack_here,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
+from pytest_graphbreak.model.items import NOWHERE, Frame, Graph, LineRuns
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import Line, line_of, outwards
 
 LAYER: Final = "cudagraph"

@@ -23,9 +23,10 @@ from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.layers.protocol import Observer, Window
 from pytest_graphbreak.layers.windows import EventWindow
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.items import NOWHERE, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400

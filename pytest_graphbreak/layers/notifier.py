@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from pytest_graphbreak.model.items import LineRuns
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import LineRuns
 
 
 class Listener:

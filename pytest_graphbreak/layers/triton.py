@@ -28,8 +28,9 @@ from pytest_graphbreak.layers.hooked import (
     stack_here,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
+from pytest_graphbreak.model.items import Graph, Recompile
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"

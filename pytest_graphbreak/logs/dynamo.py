@@ -28,17 +28,9 @@ from pytest_graphbreak.logs.dynamo_attempts import (
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.torch_lines import TorchRecord
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Frames,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.stacks import Line
 
 KEPT: Final = 5_000

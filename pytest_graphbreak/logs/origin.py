@@ -20,8 +20,9 @@ from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.logs.dynamo import LoggedGraph
 from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 
 DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"

@@ -17,9 +17,10 @@ from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.torch_lines import TorchLines, TorchRecord, XlaLines
 from pytest_graphbreak.logs.tt import Guess, TTLog
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.lines import Source
 
 OnProgress = Callable[[int, int | None], None]

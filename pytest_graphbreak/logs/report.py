@@ -13,7 +13,7 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.model.record import Graph
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import count_line
 from pytest_graphbreak.report.unjudged import (

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame
 
 _SITE: Final = re.compile(r".*/(?:site|dist)-packages/(?=.)")
 """What comes before a package's own path: ``/root/venv/lib/python3.12/site-packages/``."""

@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
+from pytest_graphbreak.model.items import Break, Eager, Graph, Recompile
+from pytest_graphbreak.model.record import Record
 
 MOST: Final = 200
 """The longest label, in characters; the rest is cut off."""

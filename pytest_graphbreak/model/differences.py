@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Struct
 
 from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text, says
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Graph,
-    LineRuns,
-    Recompile,
-    Record,
-    Where,
-)
+from pytest_graphbreak.model.items import NOWHERE, Item, Where
+from pytest_graphbreak.model.record import Record
 
 # The verdicts on a test, and how each of them is treated.
 
@@ -63,9 +55,6 @@ STRICT: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.stric
 BY_CHANGE: Final = tuple(verdict.name for verdict in VERDICT_KINDS if verdict.by_change)
 """The verdicts that a changed number can lead to."""
 
-
-Item = Break | Eager | Recompile | Graph | LineRuns
-"""An item of a record: something that happened at a place."""
 
 LISTS: Final = {
     "graph": "graph_list",

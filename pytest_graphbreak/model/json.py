@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
+from pytest_graphbreak.model.items import NOWHERE
 from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.record import NOTE_SEPARATOR, NOWHERE, Record
+from pytest_graphbreak.model.record import NOTE_SEPARATOR, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
 from pytest_graphbreak.text.files import put
 

@@ -10,17 +10,9 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.differences import LISTS
+from pytest_graphbreak.model.items import Break, BreakReason, Eager, Graph, LineRuns, Recompile
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import (
-    Break,
-    BreakReason,
-    Eager,
-    Frames,
-    Graph,
-    LineRuns,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import Frames, Record
 
 _NO_FRAMES: Final = Frames()
 

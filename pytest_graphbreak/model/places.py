@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 
 LIBRARIES = frozenset(
     {

@@ -9,8 +9,8 @@ from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.places import Places, function_name, is_resume
-from pytest_graphbreak.model.record import Frame
 
 # `  File "/home/u/yolo/head.py", line 11, in forward`, and the line of source below it, if there is
 # one: no row of ^^^ or ~~~ that marks a part of it.

@@ -16,8 +16,8 @@ import torch
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import UNKNOWN
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.items import NOWHERE, Break
 from pytest_graphbreak.model.places import Places, places
-from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair.calls import CompiledCall, mode
 from pytest_graphbreak.repair.capture import Capture, uncompiled
 from pytest_graphbreak.repair.raised import user_frames

@@ -6,7 +6,8 @@ is no gain, however few graphs it makes. So its calls are made again (``Trial.ro
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.record import Break, Eager, Graph, Record
+from pytest_graphbreak.model.items import Break, Eager, Graph
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.numbers import plural
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import Break, Graph, Record
+from pytest_graphbreak.model.items import Break, Graph
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.repair.writing import WHOLE, Writer, indent, literal
 from pytest_graphbreak.text.numbers import plural

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.places import Places, places
-from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.text.errors import error_words
 
 _FAKE: Final = "with fake tensors: "

@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import lazy
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial

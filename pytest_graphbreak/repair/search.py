@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.comparison import Comparison, Original
 from pytest_graphbreak.repair.gain import fixable, graph_count, has_recompiles, no_gain, worse

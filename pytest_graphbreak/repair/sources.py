@@ -23,7 +23,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.target import Target
 
 

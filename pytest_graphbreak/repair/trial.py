@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct, field
 
 from pytest_graphbreak.layers.children.runner import Runner, runner
-from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.model.items import Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.sources import Site, read
 from pytest_graphbreak.repair.target import Target
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
 

@@ -21,8 +21,8 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.places import Places, places
-from pytest_graphbreak.model.record import Frame
 
 AROUND: Final = 3
 """The number of lines shown before and after the place."""

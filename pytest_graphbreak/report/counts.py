@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.items import CACHED
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, LAYERS, GraphCause
-from pytest_graphbreak.model.record import CACHED, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine

@@ -20,8 +20,9 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.counts import Move, moves

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.guards import names_of
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, indent_lines, sign_line
 from pytest_graphbreak.text.safe import cut

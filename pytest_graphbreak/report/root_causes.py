@@ -29,7 +29,8 @@ from pytest_graphbreak.judging.findings import (
 )
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import STRICT
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import TOTAL_NAMES, growth
 from pytest_graphbreak.report.lines import detail, general_lines

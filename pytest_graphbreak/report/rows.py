@@ -17,8 +17,8 @@ from pytest_graphbreak.judging.folding import Key, cause_keys, key_of
 from pytest_graphbreak.judging.measured import cause_of, place_of
 from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import JUDGED, reason_key
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.text.safe import printable

@@ -13,9 +13,10 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_record
+from pytest_graphbreak.model.items import Frame, Graph
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.merging import total_seconds
-from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import graphs_and_breaks, layer_counts, made_of
 from pytest_graphbreak.report.failure import MOST_PLACES, measured_with

@@ -13,7 +13,8 @@ from pytest_graphbreak import observe
 from pytest_graphbreak.advice import explain, explanation, family
 from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.match import families
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Graph, Recompile
+from pytest_graphbreak.model.record import Record
 
 pytestmark = [pytest.mark.pure, pytest.mark.jax]
 

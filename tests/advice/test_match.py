@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.match import SHORT_LIMIT, families, family, shorts
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.pure
 

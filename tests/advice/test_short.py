@@ -14,7 +14,7 @@ import torch._dynamo
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.items import Break, Frame
 
 pytestmark = pytest.mark.once
 

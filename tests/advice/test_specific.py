@@ -8,7 +8,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import SHORT_LIMIT
 from pytest_graphbreak.layers.inductor.observer import skip_words
 from pytest_graphbreak.layers.inductor.sensors import Fallback
-from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.items import Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.once
 

@@ -21,7 +21,8 @@ from pytest_graphbreak.measuring.watched import (
     Status,
     complete_record,
 )
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.items import Graph
+from pytest_graphbreak.model.record import Record
 from tests.cli.conftest import Workspace
 from tests.cli.tools import entry
 from tests.layers.children.tools import lives, soon

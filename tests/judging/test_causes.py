@@ -7,10 +7,12 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.measured import MatchedGraphs, causes, entries, match
+from pytest_graphbreak.judging.matching import MatchedGraphs, match
+from pytest_graphbreak.judging.measured import causes, entries
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
-from pytest_graphbreak.model.record import Frame, Frames, Graph, Recompile, Record
+from pytest_graphbreak.model.items import Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Frames, Record
 
 pytestmark = pytest.mark.pure
 

@@ -17,8 +17,9 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.differences import Difference, check_differences
 from pytest_graphbreak.model.forms import BadValue
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import CAUSES
-from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Frames, Record
 
 pytestmark = pytest.mark.pure
 

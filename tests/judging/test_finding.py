@@ -9,8 +9,9 @@ from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_record
 from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.items import Break, Frame, Graph, LineRuns
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Record
+from pytest_graphbreak.model.record import Record
 
 pytestmark = pytest.mark.pure
 

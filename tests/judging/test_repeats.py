@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging.folding import series_of
 from pytest_graphbreak.judging.guards import names_of
-from pytest_graphbreak.model.record import Frame, Recompile
+from pytest_graphbreak.model.items import Frame, Recompile
 
 pytestmark = pytest.mark.pure
 

@@ -11,7 +11,8 @@ from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Record
+from pytest_graphbreak.model.items import Break, Frame, Graph, LineRuns
+from pytest_graphbreak.model.record import Record
 from tests.tables import EDITS, Counts, Edit
 
 pytestmark = pytest.mark.pure

@@ -13,9 +13,10 @@ from pytest_graphbreak.judging.findings import findings_of_failure
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.items import Frame, Graph, LineRuns
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.merging import merge
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Record
+from pytest_graphbreak.model.record import Record
 
 pytestmark = pytest.mark.pure
 

@@ -15,8 +15,9 @@ from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Record
+from pytest_graphbreak.model.record import Frames, Record
 
 pytestmark = pytest.mark.pure
 

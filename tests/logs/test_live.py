@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.config.packages import version
 from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.model.items import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Frames, Graph, Record
+from pytest_graphbreak.model.record import Frames, Record
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -8,7 +8,8 @@ import pytest
 
 from pytest_graphbreak import during
 from pytest_graphbreak.measuring.labels import Labels
-from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.items import Break, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Record
 
 
 class Program:

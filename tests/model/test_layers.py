@@ -9,6 +9,7 @@ import pytest
 
 from pytest_graphbreak.layers import load, observers
 from pytest_graphbreak.layers.protocol import Observer
+from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.layers import (
     BREAKING,
     BY_NAME,
@@ -19,7 +20,7 @@ from pytest_graphbreak.model.layers import (
     Layer,
 )
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.record import Record
 
 pytestmark = pytest.mark.pure
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_graphbreak.model.items import Graph, Recompile
 from pytest_graphbreak.model.merging import added_since, merge, of_process
-from pytest_graphbreak.model.record import Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 
 
 def a_record(layer: str, *names: str) -> Record:

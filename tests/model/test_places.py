@@ -15,8 +15,8 @@ from types import CodeType
 
 import pytest
 
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.places import Places, function_name, is_resume, parse_source
-from pytest_graphbreak.model.record import Frame
 
 pytestmark = pytest.mark.pure
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.measuring.measure import Measurement, follow, pass_over
+from pytest_graphbreak.model.items import Break, Frame, Graph
 from pytest_graphbreak.model.merging import merge, number_names, of_process
-from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
+from pytest_graphbreak.model.record import Frames, Record
 from tests.conftest import Suite
 
 HEAD = """

@@ -6,7 +6,8 @@ import pytest
 from msgspec import structs
 
 from pytest_graphbreak.cli.fix import report
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.gain import no_gain
 from pytest_graphbreak.repair.search import Problem, SearchResult
 from pytest_graphbreak.repair.trial import Trial

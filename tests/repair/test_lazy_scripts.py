@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.model.items import NOWHERE, Break, Frame, Graph
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import NOWHERE, Break, Frame, Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import lazy
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Trial

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair import repro
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.writing import CutFunction, Writer

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.model.record import Break, Frame, Frames, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.sources import ProgramFiles, Site, SourcePatch, UnfitError

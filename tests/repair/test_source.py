@@ -11,7 +11,7 @@ import torch
 import torch._dynamo.config
 
 from pytest_graphbreak.cli import fix
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.remedies import compiling, enable
 from pytest_graphbreak.repair.sources import COMPILES, headed, lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse

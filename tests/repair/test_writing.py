@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.repair.writing import CutFunction, path_source

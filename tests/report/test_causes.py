@@ -12,14 +12,8 @@ from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_
 from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import (
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import failure as text
 from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.report.checkout import (
     CheckoutLines,
     CheckoutSources,

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.counts import changed_counts, graphs_and_breaks, headline
 from tests.changes import total
 

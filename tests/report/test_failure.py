@@ -13,7 +13,8 @@ from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
-from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
+from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
 from pytest_graphbreak.report.failure import Context, block_failure, failure, with_changed
 from pytest_graphbreak.report.lines import calls

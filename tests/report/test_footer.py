@@ -14,7 +14,8 @@ from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.model.items import Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.failure import Context, footer
 from tests.changes import total
 

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.root_causes import IN_FULL, passing_changes, passing_lines
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.report.root_causes import (
     RootCauses,
     by_nodeid,

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import NamedPlace
 from pytest_graphbreak.judging.findings import findings_of_record
+from pytest_graphbreak.model.items import Break, Frame, Graph, Recompile
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.unjudged import found_lines, homes_of, script_lines
 

@@ -45,9 +45,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import Data
+from pytest_graphbreak.model.items import LineRuns
 from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.merging import merge
-from pytest_graphbreak.model.record import LineRuns, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.files import put
 
 VARIABLE = "GRAPHBREAK_CHILDREN"

@@ -102,7 +102,7 @@ class Made(Struct, frozen=True, eq=False):
 
     ``bucket`` counts from 0 where DDP cut one captured graph into ``buckets``.
     A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is as in
-    ``model.record.Graph``; ``number`` counts the graphs of its attempt from 0.
+    ``model.items.Graph``; ``number`` counts the graphs of its attempt from 0.
     """
 
     attempt: Attempt

@@ -35,8 +35,8 @@ from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.hooks import COUNTING, count_calls
 from pytest_graphbreak.layers.notifier import NOTIFIER
+from pytest_graphbreak.model.items import NOWHERE, LineRuns
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
 
 LAYER: Final = "dynamo"

@@ -28,18 +28,10 @@ from pytest_graphbreak.layers.dynamo.events import (
 from pytest_graphbreak.layers.dynamo.operations import functions
 from pytest_graphbreak.layers.dynamo.reached import through
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places, is_resume
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Frames,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "dynamo"

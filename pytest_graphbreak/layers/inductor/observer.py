@@ -18,9 +18,10 @@ from pytest_graphbreak.layers.hooked import HookedObserver
 from pytest_graphbreak.layers.hooks import LatePatch
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.items import NOWHERE, Eager, Graph
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.numbers import plural
 

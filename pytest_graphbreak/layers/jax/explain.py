@@ -13,17 +13,10 @@ from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.executables import Executable, HostCallback
 from pytest_graphbreak.layers.jax.functions import LIBRARIES
 from pytest_graphbreak.layers.jax.interruptions import Interrupted
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import Line, since_test, users
 
 

@@ -32,9 +32,10 @@ from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.observer import XlaProbe
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 
 LAYER: Final = "tt"
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.model.items import NOWHERE, Frame
 from pytest_graphbreak.text import prefixes
 
 # The stages that the TT compiler prints for one graph, in every form they have had.

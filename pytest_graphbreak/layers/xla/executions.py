@@ -28,8 +28,8 @@ from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import COUNTING
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.model.items import NOWHERE, Frame, LineRuns
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
 from pytest_graphbreak.model.stacks import line_of, users
 
 LAYER: Final = "xla"

@@ -17,9 +17,9 @@ from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.items import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.merging import round_seconds
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
 LAYER = "xla"

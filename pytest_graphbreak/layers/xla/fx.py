@@ -24,7 +24,7 @@ from pytest_graphbreak.layers.xla.naming import (
     module_path,
     op_name,
 )
-from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.model.items import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line, read
 
 MOVED: Final = "a tensor was moved to the CPU"

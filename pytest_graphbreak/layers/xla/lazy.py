@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.xla.fx import runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
+from pytest_graphbreak.model.items import NOWHERE, Graph
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Graph
 from pytest_graphbreak.model.stacks import Line
 
 CAUSES: Final = ("sync", "access")

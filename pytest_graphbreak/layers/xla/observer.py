@@ -29,9 +29,10 @@ from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
+from pytest_graphbreak.model.items import Graph, LineRuns, Recompile
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (

@@ -25,7 +25,7 @@ import libcst as cst
 from libcst import matchers as m
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.repair.remedies.tree import (
     Place,
     attribute_of,

@@ -31,7 +31,7 @@ from typing import Final
 
 import libcst as cst
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair.remedies.tree import Tree, calls, code, parse, walk
 from pytest_graphbreak.repair.sources import COMPILES, Change, SourcePatch, lines
 from pytest_graphbreak.repair.trial import Trial

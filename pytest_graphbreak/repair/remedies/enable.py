@@ -22,7 +22,7 @@ from typing import Final
 import libcst as cst
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair.remedies.tree import (
     Place,
     Tree,

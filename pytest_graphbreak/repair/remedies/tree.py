@@ -14,7 +14,7 @@ import libcst as cst
 from libcst import metadata
 from msgspec import Struct
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.sources import Change, UnfitError, comments, lines
 
 Statement = cst.SimpleStatementLine | cst.If

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak import observe  # noqa: E402
-from pytest_graphbreak.model.record import Frame, Record  # noqa: E402
+from pytest_graphbreak.model.items import Frame  # noqa: E402
+from pytest_graphbreak.model.record import Record  # noqa: E402
 
 SEEN: list[int] = []
 

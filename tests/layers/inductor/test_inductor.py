@@ -15,8 +15,9 @@ from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.layers.inductor.sensors import Fallback
 from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.items import Eager, Frame, Graph
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Eager, Frame, Graph, Record
+from pytest_graphbreak.model.record import Record
 from tests.conftest import Suite
 
 pytest.importorskip("torch")

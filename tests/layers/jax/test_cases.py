@@ -19,9 +19,10 @@ pytest.importorskip("jax")
 from cases.jax_cases import CASES, MINOR, Case
 from pytest_graphbreak.layers.jax.device import VARIABLE
 from pytest_graphbreak.layers.jax.observer import JaxObserver
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.record import Record
 
 pytestmark = pytest.mark.jax
 

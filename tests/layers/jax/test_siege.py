@@ -18,8 +18,8 @@ jax = pytest.importorskip("jax")
 from pytest_graphbreak.layers.jax import programs  # noqa: E402
 from pytest_graphbreak.layers.jax.calls import Key  # noqa: E402
 from pytest_graphbreak.layers.jax.observer import JaxObserver  # noqa: E402
+from pytest_graphbreak.model.items import Graph  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
-from pytest_graphbreak.model.record import Graph  # noqa: E402
 
 pytestmark = pytest.mark.jax
 

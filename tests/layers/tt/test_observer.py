@@ -17,9 +17,10 @@ import pytest
 
 from pytest_graphbreak.layers.tt import logfile, observer
 from pytest_graphbreak.layers.tt.observer import TTObserver
+from pytest_graphbreak.model.items import Frame, Graph
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.model.record import Record
 from tests.conftest import Suite
 from tests.layers.tt.plugin import NINE, Plugin, build
 

@@ -11,8 +11,8 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 pytest.importorskip("torch_xla")
 
 from cases.xla import CASES
+from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import CAUSES
-from pytest_graphbreak.model.record import Graph
 from tests.layers.xla.tools import python, runs
 
 pytestmark = pytest.mark.usefixtures("_forks_run_cases")

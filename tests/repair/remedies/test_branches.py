@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import torch
 
-from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.remedies.branches import TO_COND, TO_WHERE
 from pytest_graphbreak.repair.sources import UnfitError
 

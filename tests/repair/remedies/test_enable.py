@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.remedies import enable
 from pytest_graphbreak.repair.sources import Site
 from pytest_graphbreak.repair.trial import Trial

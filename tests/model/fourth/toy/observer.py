@@ -9,9 +9,10 @@ from typing import Any
 
 from pytest_graphbreak.layers.imports import is_whole
 from pytest_graphbreak.layers.protocol import Observer, Window
+from pytest_graphbreak.model.items import Break, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Break, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Record
 
 
 def _events() -> list[Any]:
