@@ -100,7 +100,14 @@ SUITES: Final = {
         ("*/fake_set_n_cpu_devices_test.py",),
         together=True,
     ),
-    "equinox": Suite("equinox", "patrick-kidger/equinox", ("tests/test_*.py",)),
+    # Without a seed the sizes of its arrays are random, and with them what is compiled
+    # (equinox/internal/_getkey.py).
+    "equinox": Suite(
+        "equinox",
+        "patrick-kidger/equinox",
+        ("tests/test_*.py",),
+        environment={"EQX_GETKEY_SEED": "0"},
+    ),
     "optax": Suite("optax", "google-deepmind/optax", ("optax/*/*_test.py",)),
     "flax": Suite("flax", "google/flax", ("tests/core/*.py",)),
     # Its fakes of torch_xla and the wrappers of compiled modules, but no groups of processes.
