@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
-from pytest_graphbreak.model.places import parse_source
+from pytest_graphbreak.model.scopes import parse_source
 from pytest_graphbreak.model.stacks import Line
 
 Source = Callable[[str], list[str]]

@@ -1,13 +1,13 @@
 """Names for source places that are the same on every machine.
 
-A place is named by its file, the qualified name of the function around it, and the text of its
-line. The code that is named is never imported: a file is parsed once, and only when one of its
-frames has to be shown.
+A place is named by its file, the qualified name of the function around it (``scopes``), and the
+text of its line. Observers and logs ask ``Places`` for a ``Frame``, and whether a file is one that
+its users wrote. The code that is named is never imported: a file is parsed once, and only when one
+of its frames has to be shown.
 """
 
 from __future__ import annotations
 
-import ast
 import linecache
 import os
 import re
@@ -16,9 +16,10 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pytest_graphbreak.model.items import Frame
+from pytest_graphbreak.model.scopes import Scope, innermost, scopes_of
 
 LIBRARIES = frozenset(
     {
@@ -57,29 +58,13 @@ _RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
 """The rest of a function after a break: ``torch_dynamo_resume_in_forward_at_12``."""
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Separate functions until Python 3.11, and part of the surrounding function since then."""
-_BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
-"""The nodes in which a function or a class may be defined."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_ESCAPE: Final = re.compile(r"\\(?:([\\'\"\r\n]|N\{)|)")
-"""A backslash, and what follows it where that decides the end of a string, or of its line."""
-
-
-class _Scope(NamedTuple):
-    """A function, class, lambda or generator expression of a file; lines are 1-based, inclusive."""
-
-    name: str
-    qualname: str
-    first: int
-    last: int
-    line: int
-    """The line of ``def`` or ``class``; ``first`` is that of the first decorator."""
 
 
 class _Source(NamedTuple):
     """The scopes parsed from the lines of a file; ``lines`` is kept to detect changes."""
 
     lines: list[str]
-    scopes: tuple[_Scope, ...]
+    scopes: tuple[Scope, ...]
 
 
 class Places:
@@ -163,7 +148,7 @@ class Places:
         scope = self._scope_of(file, function)
         return self.frame(file, scope.line, scope.name) if scope else None
 
-    def _scope_of(self, file: str, function: str) -> _Scope | None:
+    def _scope_of(self, file: str, function: str) -> Scope | None:
         scopes = self._scopes_of(file, self.lines(file))
         return next((scope for scope in scopes if scope.qualname == function), None)
 
@@ -219,26 +204,21 @@ class Places:
         top = max(entries, key=len, default="") or _package_parent(path)
         return _without_hashes(path[len(top) :])
 
-    def _scope(self, filename: str, lines: list[str], line: int, name: str) -> _Scope | None:
-        """Return the innermost scope of that name around a line; without a name, any function."""
+    def _scope(self, filename: str, lines: list[str], line: int, name: str) -> Scope | None:
         if not lines or name == "<module>":
             return None
-        scopes = self._scopes_of(filename, lines, name.startswith("<"))
-        enclosing = [scope for scope in scopes if scope.first <= line <= scope.last]
-        if name:
-            enclosing = [scope for scope in enclosing if name in (scope.name, scope.qualname)]
-        else:
-            enclosing = [scope for scope in enclosing if not scope.name.startswith("<")]
-        return max(enclosing, key=lambda scope: (scope.first, -scope.last), default=None)
+        return innermost(
+            self._scopes_of(filename, lines, expressions=name.startswith("<")), line, name
+        )
 
     def _scopes_of(
-        self, filename: str, lines: list[str], expressions: bool = False
-    ) -> tuple[_Scope, ...]:
+        self, filename: str, lines: list[str], *, expressions: bool = False
+    ) -> tuple[Scope, ...]:
         """Return the scopes of a file that has these lines."""
         key = (filename, expressions)
         source = self._sources.get(key)
         if source is None or source.lines is not lines:
-            source = self._sources[key] = _Source(lines, _scopes(lines, expressions))
+            source = self._sources[key] = _Source(lines, scopes_of(lines, expressions=expressions))
         return source.scopes
 
 
@@ -341,59 +321,3 @@ def _machinery() -> Iterator[str]:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file and os.path.basename(file) == "__init__.py":
             yield from _directories([os.path.dirname(file)])
-
-
-def parse_source(text: str) -> ast.Module:
-    """Return the tree of a source text; strings have an underscore for the backslash of an escape.
-
-    Python warns of ``"\\d"`` whenever it parses it, and filters of warnings belong to the program.
-    Lines and columns stay. Raises what ``ast.parse`` raises.
-    """
-    return ast.parse(_ESCAPE.sub(lambda match: match[0] if match[1] else "_", text))
-
-
-def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
-    """Return the scopes of a source text; none if it cannot be parsed (a template, newer syntax).
-
-    These are functions and classes only. With ``expressions`` they include lambdas and generator
-    expressions, which takes a look at every expression of the file.
-    """
-    try:
-        tree = parse_source("".join(lines))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    scopes: list[_Scope] = []
-    # An explicit stack is used, since generated sources nest deeper than Python recurses.
-    todo: list[tuple[ast.AST, str]] = [(tree, "")]
-    while todo:
-        node, prefix = todo.pop()
-        if not (expressions or isinstance(node, _BLOCKS)):
-            continue
-        outer, name, inner = _parts(node)
-        todo.extend((child, prefix) for child in outer)
-        if not name:
-            continue
-        assert isinstance(node, (ast.stmt, ast.expr))
-        starts = [node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))]
-        qualname = prefix + name
-        last = node.end_lineno or node.lineno
-        scopes.append(_Scope(name, qualname, min(starts), last, node.lineno))
-        below = ".<locals>." if isinstance(node, _FUNCTIONS) else "."
-        todo.extend((child, qualname + below) for child in inner)
-    return tuple(scopes)
-
-
-def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
-    """Return a node's children in the outer scope, its name if it is a scope, and the rest."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return [*node.decorator_list, node.args], node.name, node.body
-    if isinstance(node, ast.ClassDef):
-        return [*node.decorator_list, *node.bases, *node.keywords], node.name, node.body
-    if isinstance(node, ast.Lambda):
-        return [node.args], "<lambda>", [node.body]
-    if isinstance(node, ast.GeneratorExp):
-        # The first iterable is evaluated in the outer scope, and so is a lambda in it.
-        first = node.generators[0]
-        children = [child for child in ast.iter_child_nodes(node) if child is not first]
-        return [first.iter], "<genexpr>", [*children, first.target, *first.ifs]
-    return ast.iter_child_nodes(node), "", ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import os
 import sys
@@ -16,7 +15,7 @@ from types import CodeType
 import pytest
 
 from pytest_graphbreak.model.items import Frame
-from pytest_graphbreak.model.places import Places, function_name, is_resume, parse_source
+from pytest_graphbreak.model.places import Places, function_name, is_resume
 
 pytestmark = pytest.mark.pure
 
@@ -341,38 +340,3 @@ def test_a_source_with_an_unknown_escape_warns_nobody(places: Places, write: Wri
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert places.frame(str(file), 3, "forward").function == "Net.forward"
-
-
-# Source of others is parsed without a warning, whatever the filters of the program are.
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"\\d"',
-        "'\\d\\'\\e'",
-        'f"\\{x}"',
-        'f"\\N{EM DASH}{x}"',
-        'rf"\\d{x}"',
-        'b"\\N"',
-        '"\\777\\x41"',
-        '"a\\\nb\\\\"; x = 1',
-        "x = 1 + \\\n    2\r\ny = \\\r\n  3",
-        '"""\n\\d\\"""\n"""',
-    ],
-)
-def test_parsed_source_warns_nobody(text: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tree = parse_source(text)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wanted = ast.parse(text)
-    assert _shape(tree) == _shape(wanted)
-
-
-def _shape(tree: ast.AST) -> list[tuple[object, ...]]:
-    return [
-        (type(node), getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-        for node in ast.walk(tree)
-    ]
