@@ -41,7 +41,7 @@ def test_the_gate_reads_source_in_one_room() -> None:
         if (isinstance(node, ast.Import) and any(one.name == "ast" for one in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module == "ast")
     }
-    assert reading == {"layers.origins", "model.places"}
+    assert reading == {"layers.origins", "model.scopes"}
     assert len(known[f"{rooms.PACKAGE}.layers.origins"].read_text("utf-8").splitlines()) <= 200
 
 

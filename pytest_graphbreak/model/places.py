@@ -77,7 +77,8 @@ class Places:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._roots = _directories([str(root)])
-        # What ``file``, ``is_written`` and ``_is_infra`` returned, by file.
+        # What ``file``, ``is_written`` and ``_is_infra`` returned, by file: they are asked for each
+        # frame of each stack.
         self._files: dict[str, str] = {}
         self._written: dict[str, bool] = {}
         self._infra_files: dict[str, bool] = {}
@@ -207,9 +208,8 @@ class Places:
     def _scope(self, filename: str, lines: list[str], line: int, name: str) -> Scope | None:
         if not lines or name == "<module>":
             return None
-        return innermost(
-            self._scopes_of(filename, lines, expressions=name.startswith("<")), line, name
-        )
+        scopes = self._scopes_of(filename, lines, expressions=name.startswith("<"))
+        return innermost(scopes, line, name)
 
     def _scopes_of(
         self, filename: str, lines: list[str], *, expressions: bool = False
