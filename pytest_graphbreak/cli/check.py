@@ -20,7 +20,6 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import find_checkout, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import (
     passing_changes,
     passing_lines,
@@ -28,7 +27,14 @@ from pytest_graphbreak.report.root_causes import (
     root_causes,
 )
 from pytest_graphbreak.report.runs import CheckNotes
-from pytest_graphbreak.report.standing import NAMED, REPORTED, acceptable, standing, standing_words
+from pytest_graphbreak.report.standing import (
+    NAMED,
+    REPORTED,
+    acceptable,
+    row,
+    standing,
+    standing_words,
+)
 from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines

@@ -15,10 +15,9 @@ from pytest_graphbreak.config.checkout import CheckoutError, find_checkout
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_cause_lines, root_causes
 from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, runs
-from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
+from pytest_graphbreak.report.standing import NAMED, row, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.numbers import plural

@@ -1,7 +1,7 @@
-"""Counts in words: what makes up a number of graphs, and how the numbers of a test changed.
+"""Counts in words: those of records as they are, and those of a verdict as they changed.
 
-A failure begins with ``headline``, and has the line of ``changed_counts`` below its places. Lists
-of tests have a row for each (``row``).
+All reports say ``made_of`` and ``layer_counts`` of records. A failure begins with ``headline``, and
+has the line of ``changed_counts`` below its places.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.items import CACHED
-from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, LAYERS, GraphCause
+from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, GraphCause
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine
 
@@ -228,92 +224,3 @@ def _operations(steps: Iterable[Difference]) -> Iterator[str]:
             moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
         yield f"captured operations {before} -> {after} ({', '.join(layers)})"
-
-
-# The counts of a test of a report, before and now.
-
-
-class Move(Struct, frozen=True):
-    """A count of one layer, before (None if unknown) and now."""
-
-    layer: str
-    was: int | None
-    measured: int
-
-    @property
-    def growth(self) -> int:
-        return 0 if self.was is None else self.measured - self.was
-
-    def __str__(self) -> str:
-        return f"{self.layer} {self.counts}"
-
-    @property
-    def counts(self) -> str:
-        return (
-            str(self.measured)
-            if self.was in (None, self.measured)
-            else f"{self.was} -> {self.measured}"
-        )
-
-
-def moves(test: TestReport) -> list[Move]:
-    """Return every observed layer that has, had or may have graphs, in the order of ``LAYERS``.
-
-    The earlier count of a layer without a limit is unknown.
-    """
-    return [move for move in _moves(test) if move.layer in test.record.layers]
-
-
-def _moves(test: TestReport) -> Iterator[Move]:
-    allowed = _limits(test) or {}
-    for layer in LAYERS:
-        before, after = allowed.get(layer), test.record.graphs.get(layer, 0)
-        if before or after:
-            yield Move(layer, before, after)
-
-
-def _limits(test: TestReport) -> Mapping[str, int] | None:
-    """Return the graphs that the test may make, by its baseline or else its marker."""
-    baseline = None if test.baseline is None else test.baseline.graphs
-    if baseline is None and test.budget is None:
-        return None
-    return {**(test.budget.graphs if test.budget else {}), **(baseline or {})}
-
-
-def row(test: TestReport) -> str:
-    """Return one test on one line: its changed counts, and its number of breaks."""
-    is_limited = _limits(test) is not None
-    moves = []
-    for move in _moves(test):
-        if move.was is not None:
-            moves.append(str(move))
-        elif not is_limited:  # it has no baseline yet
-            moves.append(str(replace(move, was=0) if move.layer in JUDGED else move))
-    places = len(test.record.breaks)
-    if places:
-        moves.append(f"{places} {noun(places, 'graph break')}")
-    moves += moved_totals(test)
-    return f"{test.nodeid}   {', '.join(moves)}".rstrip()
-
-
-def moved_totals(test: TestReport) -> list[str]:
-    """Return ``captured operations 28 -> 17`` of a passing test, and runs and reads that grew.
-
-    A test in which a count fell has none, since a removed recompile repeats no operations.
-    """
-    if test.verdict != "changed":
-        return []
-    totals = [change for change in test.changes or () if change.total]
-    operations = dict.fromkeys(
-        (total.before, total.after) for total in totals if total.kind == "ops"
-    )
-    runs = [total for total in totals if total.kind in ("execution", "read") and total.growth > 0]
-    return [
-        *(f"captured operations {before} -> {after}" for before, after in operations),
-        *map(moved_count, runs),
-    ]
-
-
-def growth(test: TestReport) -> int:
-    """Return the largest growth of any layer in graphs; it is negative if all shrank."""
-    return max((move.growth for move in moves(test)), default=0)

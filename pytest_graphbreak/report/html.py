@@ -25,16 +25,17 @@ from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
-from pytest_graphbreak.report.counts import Move, moves
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.rows import Rows, Shared, clean, was_and_now
 from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,
     ORDER,
+    Move,
     acceptable,
     count_standings,
     is_red,
+    moves,
     standing,
     weight,
 )

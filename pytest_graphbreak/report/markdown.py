@@ -16,7 +16,7 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.differences import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import made_of, moved_totals, moves
+from pytest_graphbreak.report.counts import made_of
 from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.report.root_causes import (
     RootCauses,
@@ -35,6 +35,8 @@ from pytest_graphbreak.report.standing import (
     acceptable,
     count_standings,
     is_red,
+    moved_totals,
+    moves,
     standing,
     standing_words,
     tests_without_judgement,

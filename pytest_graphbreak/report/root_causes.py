@@ -32,9 +32,9 @@ from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import TOTAL_NAMES, growth
+from pytest_graphbreak.report.counts import TOTAL_NAMES
 from pytest_graphbreak.report.lines import detail, general_lines
-from pytest_graphbreak.report.standing import weight
+from pytest_graphbreak.report.standing import growth, weight
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine
 

@@ -1,19 +1,25 @@
-"""Where the tests of a report stand for a reader, by their verdicts or by what replaces these.
+"""The tests of a report as lists of them show each: its standing, its counts, its line, its order.
 
-Markdown, HTML and the console show the same tests in the same order.
+A standing is the verdict, or what a reader is told in its place: ``not judged``. Markdown, HTML and
+the console take their tests, and the order of these, from here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, FAILING, VERDICTS
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import growth
+from pytest_graphbreak.report.counts import moved_count
+from pytest_graphbreak.text.numbers import noun
 
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``."""
@@ -75,3 +81,87 @@ def standing_words(tests: Iterable[TestReport], default: str = "none") -> str:
     """Return the number of tests by standing: ``3 over, 20 ok``; ``default`` without tests."""
     counts = count_standings(tests)
     return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or default
+
+
+# The counts of a test, before and now.
+
+
+class Move(Struct, frozen=True):
+    """The graphs of one layer: as many as a test may make (None if nobody limits it), and now."""
+
+    layer: str
+    was: int | None
+    measured: int
+
+    @property
+    def growth(self) -> int:
+        return 0 if self.was is None else self.measured - self.was
+
+    def __str__(self) -> str:
+        before = "" if self.was in (None, self.measured) else f"{self.was} -> "
+        return f"{self.layer} {before}{self.measured}"
+
+
+def moves(test: TestReport) -> list[Move]:
+    """Return every observed layer that has, had or may have graphs, in the order of ``LAYERS``."""
+    return [move for move in _moves(test) if move.layer in test.record.layers]
+
+
+def growth(test: TestReport) -> int:
+    """Return the largest growth of any layer in graphs; it is negative if all shrank."""
+    return max((move.growth for move in moves(test)), default=0)
+
+
+def row(test: TestReport) -> str:
+    """Return one test on one line: its changed counts, and its number of breaks.
+
+    Layers that nobody limits are left out, but not of a test without any limit: what it has before
+    its first baseline grew from nothing.
+    """
+    is_limited = _limits(test) is not None
+    counts = []
+    for move in _moves(test):
+        if move.was is not None:
+            counts.append(str(move))
+        elif not is_limited:
+            counts.append(str(replace(move, was=0) if move.layer in JUDGED else move))
+    breaks = len(test.record.breaks)
+    if breaks:
+        counts.append(f"{breaks} {noun(breaks, 'graph break')}")
+    counts += moved_totals(test)
+    return f"{test.nodeid}   {', '.join(counts)}".rstrip()
+
+
+def moved_totals(test: TestReport) -> list[str]:
+    """Return ``captured operations 28 -> 17`` of a passing test, and runs and reads that grew.
+
+    A test in which a count fell has none, since a removed recompile repeats no operations.
+    """
+    if test.verdict != "changed":
+        return []
+    totals = [change for change in test.changes or () if change.total]
+    operations = dict.fromkeys(
+        (total.before, total.after) for total in totals if total.kind == "ops"
+    )
+    runs = [total for total in totals if total.kind in ("execution", "read") and total.growth > 0]
+    return [
+        *(f"captured operations {before} -> {after}" for before, after in operations),
+        *map(moved_count, runs),
+    ]
+
+
+def _moves(test: TestReport) -> Iterator[Move]:
+    """Yield the layers with graphs or a limit, also those that were not observed."""
+    limits = _limits(test) or {}
+    for layer in LAYERS:
+        limit, graphs = limits.get(layer), test.record.graphs.get(layer, 0)
+        if limit or graphs:
+            yield Move(layer, limit, graphs)
+
+
+def _limits(test: TestReport) -> Mapping[str, int] | None:
+    """Return the graphs that the test may make, by its baseline or else its marker."""
+    baseline = None if test.baseline is None else test.baseline.graphs
+    if baseline is None and test.budget is None:
+        return None
+    return {**(test.budget.graphs if test.budget else {}), **(baseline or {})}

@@ -9,9 +9,9 @@ import pytest
 from pytest_graphbreak.model.report import RunEnvironment, RunReport
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.checkout import CheckoutSources
-from pytest_graphbreak.report.counts import growth, row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.runs import runs
+from pytest_graphbreak.report.standing import growth, row
 from tests.reports import Data, a_graph, as_tests, over
 
 pytestmark = pytest.mark.pure
