@@ -1,18 +1,16 @@
 """The text of a red test: its headline, why it is red, its counts, and what to do next.
 
-The findings are those of ``judging.findings``; each is shown by ``report.lines``, and the numbers
-by ``report.counts``. Below the first one are the lines that changed since the baseline, if these
-are known.
-
-``block_failure`` is the text for a block or a script (``measuring.watch``, ``cli.run``). The
-settings of torch, last in this module, are shown by ``unjudged`` and ``summary`` as well.
+``failure`` is the text of a test, asked for by ``suite.judging`` and ``artifacts.rejudge``;
+``block_failure`` that of a block or a script, by ``measuring.watch`` and ``cli.run``. The findings
+are those of ``judging.findings``, each shown by ``report.lines``; the numbers are from
+``report.counts``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,12 +24,21 @@ from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS, STRICT
 from pytest_graphbreak.model.items import NOWHERE, Break, Frame, Recompile
-from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
+from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.counts import changed_counts, first_line, headline
-from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
+from pytest_graphbreak.report.lines import (
+    MOST_PLACES,
+    at,
+    code,
+    detail,
+    lines,
+    measured_with,
+    position,
+    to_try,
+)
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks
 
@@ -71,7 +78,7 @@ def failure(judged: Judgement, context: Context) -> list[TextLine]:
     return [
         *blocks(
             [headline(verdict, record)],
-            _causes(verdict, record, findings, context),
+            chain(*_causes(verdict, record, findings, context)),
             changed_counts(verdict, record, context.fixtures, ops),
             footer(judged, findings, context),
         )
@@ -87,7 +94,7 @@ def block_failure(judged: Judgement, typed: Typed) -> list[TextLine]:
     return [
         *blocks(
             [headline(verdict, record)],
-            places(verdict, findings),
+            chain(*_places(verdict, findings)),
             changed_counts(verdict, record),
             _explain(findings, typed),
         )
@@ -104,48 +111,54 @@ def _blind(record: Record) -> list[TextLine]:
     ]
 
 
-# Why it is red.
+# Why it is red: entries, each a line with a sign and the lines below it.
+#
+#   + GB0124  Unsupported Tensor.item() call with capture_scalar_outputs=False
+#       yolo/head.py:11 in Head.forward
+#       changed since the baseline (1a2b3c4d5e): yolo/loader.py:3 in load
+#   - ...
+
+Entry = list[TextLine]
+
+_MOST_CHANGED: Final = 3
+"""The number of changed lines that are shown; the rest are counted."""
 
 
 def _causes(
     verdict: Verdict, record: Record, findings: Sequence[Finding], context: Context
-) -> list[TextLine]:
-    """Return new and removed places, then what was lost if these do not explain it."""
-    lost = losses(verdict, record)
-    text = [
-        *(() if lost else _nothing_compiled(verdict, record, context.test)),
-        *places(verdict, findings),
-        *loss_lines(lost, record, context.source),
-    ]
-    return with_changed(text, verdict, record, context.source) if context.source else text
+) -> list[Entry]:
+    """Return new and removed places, and what was lost if these do not explain it."""
+    entries = _places(verdict, findings)
+    if lost := losses(verdict, record):
+        entries.append([*_loss(lost, record, context.source)])
+    elif verdict.empties_a_layer and not (record.breaks or record.eager):
+        entries.insert(0, [*_nothing_compiled(verdict, record, context.test)])
+    if context.source is not None:
+        add_changed(entries, _near(verdict, record), context.source)
+    return entries
 
 
-MOST_PLACES: Final = 12
-"""The number of places that a failure shows in full; the rest are counted."""
+def _places(verdict: Verdict, findings: Sequence[Finding]) -> list[Entry]:
+    """Return new and removed places; the rest of a long list is counted.
 
-
-def places(verdict: Verdict, findings: Sequence[Finding]) -> Iterator[TextLine]:
-    """Yield new and removed places; the rest of a long list is counted.
-
-    Each advice is given only once. What is lost is no place here (``loss_lines``), nor is another
+    Each advice is given only once. What is lost is no place here (``_loss``), nor is another
     function that is compiled in its stead.
     """
     if verdict.name == "lost":
         findings = [finding for finding in findings if not finding.is_entry]
-    advised = set[str]()
-    for line in chain.from_iterable(map(lines, findings[:MOST_PLACES])):
-        if line.kind != "advice" or line.text not in advised:
-            yield line
-        advised |= {line.text} if line.kind == "advice" else set()
+    entries, advised = list[Entry](), set[str]()
+    for finding in findings[:MOST_PLACES]:
+        fix = tuple(words for words in finding.fix if words not in advised)
+        entries.append(lines(replace(finding, fix=fix)))
+        advised.update(fix)
     if len(findings) > MOST_PLACES:
         left_out = plural(len(findings) - MOST_PLACES, "more place")
-        yield TextLine(f"... and {left_out} (the JSON report has them all)", indent=2)
+        entries.append([TextLine(f"... and {left_out} (the JSON report has them all)", indent=2)])
+    return entries
 
 
 def _nothing_compiled(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]:
-    """Yield what to look for in ``test`` if a layer compiles nothing any more and nothing broke."""
-    if not verdict.empties_a_layer or record.breaks or record.eager:
-        return
+    """Yield what to look for in ``test``: a layer compiles nothing any more, and nothing broke."""
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
         yield _lost_line(f"{number} looked at, and no tensor operation found to compile")
@@ -160,12 +173,10 @@ def _nothing_compiled(verdict: Verdict, record: Record, test: Frame) -> Iterator
     yield from to_try(words)
 
 
-def loss_lines(
-    lost: Sequence[Finding], record: Record, source: CheckoutLines | None = None
+def _loss(
+    lost: Sequence[Finding], record: Record, source: CheckoutLines | None
 ) -> Iterator[TextLine]:
     """Yield what is compiled no more, or less of it: the first place, and how many others."""
-    if not lost:
-        return
     first, *others = lost
     yield _lost_line(first.title)
     where = first.where if source is None else source.definition_of(first.where)
@@ -181,57 +192,36 @@ def _lost_line(text: str) -> TextLine:
     return TextLine(text, "lost", 2, "- ")
 
 
-# The lines that changed since the baseline, where the checkout is known.
-#
-# An entry is a line with a sign and the lines below it without one. They are put at the end of the
-# first entry with ``+``; where there is none, below the first line of the first that was lost.
-#
-#   + GB0124  Unsupported Tensor.item() call with capture_scalar_outputs=False
-#       yolo/head.py:11 in Head.forward
-#       changed since the baseline (1a2b3c4d5e): yolo/loader.py:3 in load
-#   - ...
+def add_changed(entries: Sequence[Entry], near: Sequence[Frame], source: CheckoutLines) -> None:
+    """Add the lines that changed since the baseline to the first entry that is new, or else lost.
 
-
-_MOST_CHANGED: Final = 3
-"""The number of changed lines that are shown; the rest are counted."""
-
-
-def with_changed(
-    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: CheckoutLines
-) -> list[TextLine]:
-    """Return entries with the lines that changed since the baseline, below the first entry.
-
-    They are left out if the entry has one of them already. A loss has no line of its own, so a
-    changed line is the first thing that is said of it. ``lines`` are those of ``_causes``.
+    They end it. But a loss has no line of its own, so a changed one is the first thing that is said
+    of it. Nothing is added to an entry that shows one of them already.
     """
-    heads = [number for number, line in enumerate(lines) if line.kind in ("new", "lost")]
-    new = (number for number in heads if lines[number].kind == "new")
-    first = next(new, next(iter(heads), None))
-    if first is None:
-        return [*lines]
-    # The entry ends where the next one begins, with whatever sign: that of a gone place, too.
-    signs = (
-        number for number, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~")
-    )
-    end = min((number for number in (*heads, *signs) if number > first), default=len(lines))
-    entry = "\n".join(line.text for line in lines[first:end])
-    commit, changed = source.changed_lines(_places_of(verdict, record))
-    # With a blank after it, so that line 1 is not found in line 11.
-    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
-        return [*lines]
+    first_of = {entry[0].kind: entry for entry in reversed(entries)}
+    entry = first_of.get("new") or first_of.get("lost")
+    if entry is None:
+        return
+    commit, changed = source.changed_lines(near)
+    # With a blank after each, so that line 1 is not found in line 11.
+    shown = "\n".join(f"{line.text} " for line in entry)
+    if any(f"{change.where.file}:{change.where.line} " in shown for change in changed):
+        return
+    is_loss = entry[0].kind == "lost"
     below = []
-    is_loss = lines[first].kind == "lost"
-    end, most = (first + 1, 1) if is_loss else (end, _MOST_CHANGED)
-    for change in changed[:most]:
+    for change in changed[: 1 if is_loss else _MOST_CHANGED]:
         word = "deleted" if change.deleted else "changed"
         below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
         below += code(change.where)
-    if len(changed) > most and not is_loss:
-        below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
-    return [*lines[:end], *below, *lines[end:]]
+    if is_loss:
+        entry[1:1] = below
+        return
+    entry += below
+    if len(changed) > _MOST_CHANGED:
+        entry.append(detail(f"... and {plural(len(changed) - _MOST_CHANGED, 'more line')}"))
 
 
-def _places_of(verdict: Verdict, record: Record) -> list[Frame]:
+def _near(verdict: Verdict, record: Record) -> list[Frame]:
     """Return the places of all changes, what is behind them, and the calls that lead to them."""
     frames: dict[Frame, None] = {}
     for change in verdict.changes:
@@ -246,7 +236,7 @@ def _places_of(verdict: Verdict, record: Record) -> list[Frame]:
     return [frame for frame in frames if frame.file]
 
 
-# What to do next, and the conditions of measurement.
+# What to do next, and the conditions of the measurement.
 
 
 def footer(judged: Judgement, findings: Sequence[Finding], context: Context) -> Iterator[TextLine]:
@@ -340,29 +330,3 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
 def _label(word: str, text: str = "", command: str = "") -> TextLine:
     kind: Kind = "command" if command else "text"
     return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)
-
-
-# The settings of torch during a measurement, as far as they change its graphs.
-
-DYNAMO: Final = "torch._dynamo.config."
-INDUCTOR: Final = "torch._inductor.config."
-"""Settings that change how graphs are compiled further, but not which graphs there are."""
-
-
-def measured_with(record: Record) -> Iterator[TextLine]:
-    """Yield a line for each setting: `` settings measured with capture_scalar_outputs = True``.
-
-    Settings that the library of a layer sets on import are left out, since nobody chose them.
-    """
-    usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
-    head = "settings  "
-    for name, value in record.settings.items():
-        if not name.startswith(INDUCTOR) and (name, value) not in usual:
-            words = "and" if head.isspace() else "measured with"
-            yield TextLine(f"{words} {setting_words(name, value)}", indent=2, head=head)
-            head = " " * len(head)
-
-
-def setting_words(name: str, value: Any) -> str:
-    """Return a setting with its value: ``capture_scalar_outputs = True``."""
-    return f"{name.removeprefix(DYNAMO)} = {value}"

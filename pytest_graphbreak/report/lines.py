@@ -1,12 +1,13 @@
 """Findings as lines: what, where, what to write instead, what led there, what follows from it.
 
-Every report that shows text shows findings by these lines.
+Every report that shows text shows findings by these lines. Below them are the parts that other
+texts share: places, source lines, and the settings of torch (``measured_with``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,10 +15,13 @@ from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, indent_lines, sign_line
 from pytest_graphbreak.text.safe import cut
 
+MOST_PLACES: Final = 12
+"""The number of places that are shown in full of one test that failed; the rest are counted."""
 NEAR: Final = 2
 """The number of calls above a place that are always shown."""
 FAR: Final = 3
@@ -196,3 +200,31 @@ def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
 def to_try(*advice: str) -> list[TextLine]:
     """Return what to write instead, as far as that is known."""
     return [TextLine(words, "advice", DEPTH, "fix: ") for words in advice if words]
+
+
+# The settings of torch during a measurement, as far as they change its graphs.
+
+DYNAMO: Final = "torch._dynamo.config."
+INDUCTOR: Final = "torch._inductor.config."
+"""Settings that change how graphs are compiled further, but not which graphs there are."""
+
+
+def measured_with(record: Record) -> Iterator[TextLine]:
+    """Yield a line for each setting: `` settings measured with capture_scalar_outputs = True``.
+
+    Settings that the library of a layer sets on import are left out, since nobody chose them.
+    """
+    usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
+    chosen = [
+        setting_words(name, value)
+        for name, value in record.settings.items()
+        if not name.startswith(INDUCTOR) and (name, value) not in usual
+    ]
+    for number, words in enumerate(chosen):
+        label, verb = ("settings", "measured with") if number == 0 else ("", "and")
+        yield TextLine(f"{verb} {words}", indent=2, head=f"{label:<8}  ")
+
+
+def setting_words(name: str, value: Any) -> str:
+    """Return a setting with its value: ``capture_scalar_outputs = True``."""
+    return f"{name.removeprefix(DYNAMO)} = {value}"

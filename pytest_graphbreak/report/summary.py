@@ -17,7 +17,7 @@ from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.model.versions import same_minor
-from pytest_graphbreak.report.failure import setting_words
+from pytest_graphbreak.report.lines import setting_words
 from pytest_graphbreak.report.root_causes import (
     by_nodeid,
     passing_changes,

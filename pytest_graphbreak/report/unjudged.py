@@ -19,8 +19,15 @@ from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import graphs_and_breaks, layer_counts, made_of
-from pytest_graphbreak.report.failure import MOST_PLACES, measured_with
-from pytest_graphbreak.report.lines import code, count_line, counted_lines, lines, position
+from pytest_graphbreak.report.lines import (
+    MOST_PLACES,
+    code,
+    count_line,
+    counted_lines,
+    lines,
+    measured_with,
+    position,
+)
 from pytest_graphbreak.report.standing import tests_without_judgement, weight
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK

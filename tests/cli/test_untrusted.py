@@ -14,7 +14,7 @@ import pytest
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report import github, summary
-from pytest_graphbreak.report.failure import measured_with
+from pytest_graphbreak.report.lines import measured_with
 from pytest_graphbreak.text.output import plain_text
 from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_report, a_test, as_tests, over

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_failure, losses
+from pytest_graphbreak.judging.findings import findings_of_changes, losses
 from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
@@ -46,8 +46,9 @@ def of(record: Record) -> list[str]:
 
 
 def shown(verdict: Verdict, record: Record, source: CheckoutLines | None = None) -> list[str]:
-    lines = text.loss_lines(losses(verdict, record), record, source)
-    return [str(line) for line in lines]
+    """What a failure says between its headline and its counts."""
+    lines = text.failure(Judgement(Case(record), verdict), Context("t.py::t", "cpu", source=source))
+    return [str(line) for line in lines[2 : lines.index(BLANK, 2)]]
 
 
 def test_a_loss_is_of_the_function_that_holds_less_if_it_is_the_only_one() -> None:
@@ -88,12 +89,9 @@ def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_s
     new = Difference("graph", "dynamo", cause="entry", where=BODY, after=1, items=(0,))
     record = Record(graph_list=(Graph("dynamo", "0/0", "entry", 1, where=BODY),))
     verdict = lost(*gone, new)
-    assert shown(verdict, record, Edited())[:3] == [
-        "  - entry   no longer compiled",
-        "      net.py:7 in f",
-        "      and 1 other: g",
-    ]
-    assert [*text.places(verdict, findings_of_failure(verdict, record))] == []
+    cause = shown(verdict, record, Edited())
+    assert cause[0] == "  - entry   no longer compiled"
+    assert cause[3:-1] == ["      net.py:7 in f", "      and 1 other: g"]
     test = TestReport("t", "failed", "gate", verdict="lost", record=record, changes=verdict.changes)
     causes = root_causes([("t", test)])
     assert [cause.where.function for cause in causes.findings] == ["f", "g"]
@@ -101,9 +99,7 @@ def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_s
 
 def test_the_changed_line_comes_first_and_a_loss_has_six_lines_at_most() -> None:
     record = Record(layers=("dynamo",), graph_list=graphs(1)).with_notes("a stance is set")
-    context = Context("t.py::test", "cpu", source=Edited())
-    lines = text.failure(Judgement(Case(record), lost()), context)
-    cause = [str(line) for line in lines[2 : lines.index(BLANK, 2)]]
+    cause = shown(lost(), record, Edited())
     assert cause[0] == "  - less of it is compiled"
     assert cause[1] == "      changed since the baseline (abc1234): net.py:2 in Body.forward"
     assert len(cause) == 6
@@ -115,9 +111,8 @@ def test_of_many_places_the_first_are_reported() -> None:
         for number in range(1, 15)
     )
     record = Record(layers=("dynamo",), breaks=many)
-    verdict = Verdict("new", observed_changes(record))
-    shown = [*map(str, text.places(verdict, findings_of_failure(verdict, record)))]
-    assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
+    cause = shown(Verdict("new", observed_changes(record)), record)
+    assert cause[-1] == "  ... and 2 more places (the JSON report has them all)"
 
 
 def test_a_break_that_is_reworded_names_both() -> None:
@@ -125,10 +120,9 @@ def test_a_break_that_is_reworded_names_both() -> None:
         "break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001"
     )
     known = Verdict("changed", (replace(change, before=1, after=1, items=(0,)),))
-    findings = findings_of_failure(known, Record(breaks=(PRINT,)))
-    shown = [*map(str, text.places(known, findings))]
-    assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
-    assert shown[1] == "      net.py:40 in Head.forward"
+    cause = shown(known, Record(breaks=(PRINT,)))
+    assert cause[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
+    assert cause[1] == "      net.py:40 in Head.forward"
 
 
 def test_all_that_fell_with_a_break_stands_below_it() -> None:

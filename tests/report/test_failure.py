@@ -11,12 +11,12 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
-from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
-from pytest_graphbreak.report.failure import Context, block_failure, failure, with_changed
+from pytest_graphbreak.report.failure import Context, add_changed, block_failure, failure
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.unjudged import describe
 from pytest_graphbreak.text.output import TextLine, plain_text
@@ -180,22 +180,33 @@ class OneEdit(CheckoutLines):
         return "1a2b3c4d5e", [ChangedLine(EDITED)]
 
 
-def entries(*lines: TextLine) -> list[str]:
-    return [str(one) for one in with_changed(lines, Verdict("over"), Record(), OneEdit())]
-
-
 LOST = TextLine("net.py:3 in f is no longer reached", "lost", 2, "- ")
 GONE = TextLine("entry   gone", "gone", 2, "- ")
 NEW = TextLine("recompile 0/1", "new", 2, "+ ")
-BREAK = TextLine("Skip inlining", "new", 2, "+ GB0099  ")
 PLACE = TextLine("net.py:4 in f", indent=6)
+EDIT_SHOWN = TextLine("data.py:31 in batches", indent=6)
 CHANGED = [
     "      changed since the baseline (1a2b3c4d5e): data.py:31 in batches",
     "          yield x[:3]",
 ]
 
 
-def test_they_end_the_first_entry_before_the_next_of_any_sign() -> None:
-    assert entries(LOST, PLACE, GONE) == [str(LOST), *CHANGED, str(PLACE), str(GONE)]
-    assert entries(NEW, PLACE, BREAK) == [str(NEW), str(PLACE), *CHANGED, str(BREAK)]
-    assert entries(LOST, NEW, PLACE) == [str(LOST), str(NEW), str(PLACE), *CHANGED]
+@pytest.mark.parametrize(
+    ("entries", "shown"),
+    [
+        ([[GONE], [LOST, PLACE]], [GONE, LOST, *CHANGED, PLACE]),
+        ([[NEW, PLACE], [NEW]], [NEW, PLACE, *CHANGED, NEW]),
+        ([[LOST], [NEW, PLACE]], [LOST, NEW, PLACE, *CHANGED]),
+        ([[GONE, PLACE]], [GONE, PLACE]),
+        (
+            [[NEW, replace(PLACE, text="data.py:31 in batches")]],
+            [NEW, "      data.py:31 in batches"],
+        ),
+    ],
+)
+def test_changed_lines_end_the_first_new_entry_and_begin_a_loss(
+    entries: list[list[TextLine]], shown: list[object]
+) -> None:
+    entries = [[*entry] for entry in entries]
+    add_changed(entries, [], OneEdit())
+    assert [str(line) for entry in entries for line in entry] == [*map(str, shown)]

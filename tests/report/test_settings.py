@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.failure import measured_with
+from pytest_graphbreak.report.lines import measured_with
 from pytest_graphbreak.report.summary import leaked_settings
 
 pytestmark = pytest.mark.pure
