@@ -145,4 +145,8 @@ def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
         return rules.update or rules.record
     if verdict.name not in BY_CHANGE:
         return False
-    return rules.prune if verdict.needs_prune else rules.update
+    if verdict.needs_prune:
+        # Where nothing grew, a prune alone is enough. A record changes no entry that is there.
+        by_prune_alone = verdict.name == "lost" and not rules.record
+        return rules.prune and (rules.update or by_prune_alone)
+    return rules.update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import Rules
@@ -10,7 +11,7 @@ from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.model.record import Frames, Record
+from pytest_graphbreak.model.record import Break, Frames, Record
 from pytest_graphbreak.model.report import Budget, TestReport
 
 pytestmark = pytest.mark.pure
@@ -61,6 +62,17 @@ def test_what_is_written_passes_but_the_cap_is_judged() -> None:
     # A layer that had graphs and has none is never written by an update alone.
     assert judgement(Case(NONE, expected(dynamo=1)), update).fails
     assert judgement(Case(NONE, expected(dynamo=1)), Rules(gate=True, prune=True)).written
+
+
+def test_a_prune_alone_writes_what_is_lost_and_no_growth() -> None:
+    """What a run does not write is judged: neither a prune nor a record writes a new break."""
+    broken = Record(layers=("dynamo",), breaks=(Break("dynamo", "print"),))
+    prune = Rules(gate=True, prune=True)
+    grown, lost = Case(broken, expected(dynamo=1)), Case(NONE, expected(dynamo=1))
+    assert judgement(grown, prune).verdict.name == "over"
+    assert judgement(grown, prune).fails
+    assert judgement(grown, structs.replace(prune, update=True)).written
+    assert judgement(lost, structs.replace(prune, record=True)).fails
 
 
 # what it was judged by, as the report tells it
