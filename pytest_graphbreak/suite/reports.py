@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING
+from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, entry_on
 from pytest_graphbreak.suite.gate import GATE
 from pytest_graphbreak.text.output import TextLine, plain_text, unpack
 from pytest_graphbreak.text.terminal import columns, spans, wrap_line
@@ -79,7 +79,7 @@ def colour(report: pytest.TestReport) -> None:
 
     The text itself crosses processes as a plain str, and stays a str in junit.
     """
-    data: Plain = getattr(report, "graphbreak", None) or {}
+    data = entry_on(report)
     if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
         is_line = hasattr(report, "graphbreak_line")
         lines = unpack(data["lines"])

@@ -1,7 +1,9 @@
 """The controller of a run: collects the results of tests, writes baselines and the report.
 
-With xdist, this is the process that runs no test. Nothing is decided in the terminal summary, so
-``-p no:terminal`` changes no result.
+``plugin`` calls ``register`` if a run measures. While tests run, ``Session`` keeps a ``Tally`` of
+each; after the last one, ``pytest_sessionfinish`` settles everything, in this order: what was not
+measured, the baselines, the exit code, the report. With xdist, this is the process that runs no
+test. Nothing is decided in the terminal summary, so ``-p no:terminal`` changes no result.
 """
 
 from __future__ import annotations
@@ -10,15 +12,14 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from pytest_graphbreak.baseline import BaselineError, Entry, Measured, update
+from pytest_graphbreak.baseline import BaselineError, Change, Entry, Measured, update
 from pytest_graphbreak.config.device import environment
 from pytest_graphbreak.config.packages import files_of, owners
 from pytest_graphbreak.config.settings import Settings, clear_report
@@ -31,8 +32,9 @@ from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.root_causes import places_of_failure
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
+from pytest_graphbreak.suite.entry import Tally, entry_on
 from pytest_graphbreak.suite.gate import Gate
-from pytest_graphbreak.suite.reports import write_lines
+from pytest_graphbreak.suite.reports import FailureText, write_lines
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import REPORT, refuse_foreign
 
@@ -74,18 +76,6 @@ def _is_on_github() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-class Tally(Struct):
-    """The results of one test, of its last attempt only.
-
-    ``outcome`` is None until a report says one: then its process died. ``data`` is its entry.
-    """
-
-    attempts: int = 0
-    outcome: str | None = None
-    failed_by: str | None = None
-    data: Plain = {}
-
-
 class Session:
     """A pytest plugin object, registered in the controller if the gate or a report is requested."""
 
@@ -112,23 +102,21 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if hasattr(report, "context"):  # the report of a subtest
             return
-        data: Plain = getattr(report, "graphbreak", None) or {}
-        nodeid = str(data.get("nodeid") or report.nodeid)
-        tally = self.tallies.setdefault(nodeid, Tally())
-        if report.when == "setup":
-            tally.attempts += 1
-            tally.outcome, tally.failed_by, tally.data = None, None, {}
-        tally.data = {**tally.data, **data}
-        _take_outcome(tally, report)
-        # A later failure of causes that are told of already only names their first tests.
-        # ``shorten`` is that of ``FailureText``, which ``reports.colour`` made in an earlier hook.
-        shorten = getattr(report.longrepr, "shorten", None)
-        if shorten is not None and data.get("failed_by") == "gate" and not data.get("block"):
-            test = json_report.entry(nodeid, "failed", data, failed_by="gate", attempts=1)
-            causes = places_of_failure(test)
-            tests = dict.fromkeys(self._first_test_of.setdefault(cause, nodeid) for cause in causes)
-            if tests and nodeid not in tests:
-                shorten(" and ".join(tests))
+        entry = entry_on(report)
+        nodeid = str(entry.get("nodeid") or report.nodeid)
+        self.tallies.setdefault(nodeid, Tally()).take(report)
+        failure: object = report.longrepr
+        if isinstance(failure, FailureText):  # ``reports.colour`` made it, in an earlier hook
+            self._shorten(failure, nodeid, entry)
+
+    def _shorten(self, failure: FailureText, nodeid: str, entry: Plain) -> None:
+        """Cut a failure to the names of earlier tests, if these tell of all its causes in full."""
+        test = json_report.entry(nodeid, "failed", entry, failed_by="gate", attempts=1)
+        firsts = dict.fromkeys(
+            self._first_test_of.setdefault(cause, nodeid) for cause in places_of_failure(test)
+        )
+        if firsts and nodeid not in firsts:
+            failure.shorten(" and ".join(firsts))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -158,29 +146,18 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         outcome = self.outcome
-        outcome.tests = [
-            json_report.entry(
-                nodeid,
-                tally.outcome or "crashed",
-                tally.data,
-                failed_by=tally.failed_by,
-                attempts=tally.attempts,
-            )
-            for nodeid, tally in self.tallies.items()
-        ]
+        outcome.tests = [tally.result(nodeid) for nodeid, tally in self.tallies.items()]
         files = (file for test in outcome.tests for file in files_of(test.record))
         packages = owners(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
         outcome.unmeasured = self._unmeasured_tests()
+        outcome.complete_files = self._complete_files(outcome.unmeasured)
         if self.settings.gate and self._is_whole and exitstatus in WRITABLE:
-            self._settle_baselines()
+            self._settle_baselines(outcome.complete_files)
         code = self._exit_code(exitstatus)
         if code != exitstatus:
             session.exitstatus = code
-        # OK though tests are missing: a second Ctrl-C comes before pytest has set its code, and
-        # ``pytest.exit`` may choose any. The report of such a run is that of an interrupted one.
-        is_cut = exitstatus == OK and not self._is_whole
-        report = self._report(pytest.ExitCode.INTERRUPTED if is_cut else code)
+        report = self._report(pytest.ExitCode.INTERRUPTED if self._is_cut(exitstatus) else code)
         if _is_on_github():
             self._publish_on_github(report)
         if self.settings.report is not None:
@@ -191,48 +168,30 @@ class Session:
             for fault in outcome.faults:
                 print(f"graph budget: {fault}", file=sys.stderr)
 
-    def _stale(self) -> list[Entry]:
-        """Return the entries without a test; ``outcome.complete_files`` is set by then."""
-        baselines = self.gate.baselines
-        return baselines.stale(
-            self.collector.collected.nodeids,
-            self.outcome.complete_files,
-            gone_files=gone_files(self.config, baselines.files()),
-            profile=self.gate.profile,
-        )
-
     def _unmeasured_tests(self) -> list[str]:
         """Return the tests that ran, or should have run, and were not measured."""
         ran = self.tallies.items()
-        crashed = [nodeid for nodeid, tally in ran if tally.outcome in (None, "crashed")]
-        blind = [
-            nodeid
-            for nodeid, tally in ran
-            if tally.outcome in ("passed", "xpassed") and "verdict" not in tally.data
-        ]
+        crashed = [nodeid for nodeid, tally in ran if tally.has_crashed]
+        blind = [nodeid for nodeid, tally in ran if tally.is_blind]
         not_run: list[str] = []
         if crashed:
             collected = self.collector.collected.nodeids
             not_run = [nodeid for nodeid in collected if nodeid not in self.tallies]
         return list(dict.fromkeys((*crashed, *blind, *not_run)))
 
-    def _complete_files(self) -> list[str]:
+    def _complete_files(self, unmeasured: Iterable[str]) -> list[str]:
         """Return the files that were collected completely and of which every test ran."""
-        unfinished = {
-            file_of(nodeid)
-            for nodeid in self.collector.collected.nodeids
-            if nodeid not in self.tallies
-        }
-        unfinished |= {file_of(nodeid) for nodeid in self.outcome.unmeasured}
-        return [file for file in self.collector.collected.complete_files if file not in unfinished]
+        collected = self.collector.collected
+        not_run = (nodeid for nodeid in collected.nodeids if nodeid not in self.tallies)
+        unfinished = set(map(file_of, (*not_run, *unmeasured)))
+        return [file for file in collected.complete_files if file not in unfinished]
 
-    def _settle_baselines(self) -> None:
+    def _settle_baselines(self, complete_files: Sequence[str]) -> None:
         """Find stale entries; write if update, record or prune is requested."""
         outcome, settings = self.outcome, self.settings
-        outcome.complete_files = self._complete_files()
         try:
             self.gate.check_baselines(self.config)
-            outcome.stale = self._stale()
+            outcome.stale = self._stale(complete_files)
             if settings.writes:
                 outcome.changes = update(
                     settings.directory,
@@ -240,17 +199,21 @@ class Session:
                     mode="record" if settings.record and not settings.update else "update",
                     prune=outcome.stale if settings.prune else None,
                 )
-                # ``kept``: not written, since another entry would be removed for it.
-                outcome.faults += [
-                    f"{item.nodeid} was not recorded: its entry in {item.path.name} has "
-                    f"{'no ' if item.nodeid.endswith(']') else ''}cases. If it is out of date: "
-                    "--graph-budget-prune, or --graph-budget-update"
-                    for item in outcome.changes.of_kind("kept")
-                ]
+                outcome.faults += map(_not_recorded, outcome.changes.of_kind("kept"))
                 if settings.prune:
                     outcome.stale = []
         except BaselineError as error:
             outcome.faults.append(str(error))
+
+    def _stale(self, complete_files: Sequence[str]) -> list[Entry]:
+        """Return the entries without a test."""
+        baselines = self.gate.baselines
+        return baselines.stale(
+            self.collector.collected.nodeids,
+            complete_files,
+            gone_files=gone_files(self.config, baselines.files()),
+            profile=self.gate.profile,
+        )
 
     def _measurements(self) -> Iterator[Measured]:
         """Yield the records to write: of tests that passed and could be observed."""
@@ -265,8 +228,8 @@ class Session:
     def _is_to_write(self, test: TestReport) -> bool:
         """Return whether a measured test is written.
 
-        Without update and record, a prune still writes what is ``lost``: compiled code that is gone
-        is only written together with a prune (``Verdict.needs_prune``).
+        A prune alone writes a test that passed although it is ``lost``: ``judging.judgement`` let
+        it pass, since its counts are written here (``Judgement.written``).
         """
         if not (self.settings.update or self.settings.record):
             return test.verdict == "lost"  # prune only
@@ -281,13 +244,21 @@ class Session:
         stale = self.settings.strict and self.settings.gate and self.outcome.stale
         return FAILED if self.outcome.unmeasured or stale or self.outcome.faults else OK
 
+    def _is_cut(self, exitstatus: int) -> bool:
+        """Return whether pytest ends with OK though it did not come to the last test.
+
+        ``pytest.exit`` may choose any code. And pytest sets that of a Ctrl-C only after its hooks
+        for it (``wrap_session`` of ``_pytest/main.py``): a second Ctrl-C in one of these leaves OK.
+        """
+        return exitstatus == OK and not self._is_whole
+
     def _report(self, code: int) -> RunReport:
         outcome, collected = self.outcome, self.collector.collected
         session = SessionReport(
             exit=int(code),
             collected=len(collected.nodeids) + collected.deselected,
             deselected=collected.deselected,
-            complete_files=tuple(outcome.complete_files or self._complete_files()),
+            complete_files=tuple(outcome.complete_files),
             unmeasured=tuple(outcome.unmeasured),
             stale=tuple(item.nodeid for item in outcome.stale),
             collected_whole=tuple(collected.collected_whole),
@@ -342,32 +313,11 @@ class Session:
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 
 
-def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
-    """Set pytest's outcome of a test from the reports of its phases."""
-    if _is_crash(tally, report):
-        tally.outcome, tally.failed_by = "crashed", "test"
-    elif report.failed or str(report.outcome) == "rerun":
-        # rerunfailures calls a failed attempt ``rerun``; a new set-up report follows.
-        tally.outcome = "failed"
-        # The gate fails a test in its call, or by a block wherever that is.
-        may_be_ours = report.when == "call" or hasattr(report, "graphbreak_block")
-        tally.failed_by = tally.data.get("failed_by", "test") if may_be_ours else "test"
-    elif report.skipped and report.when != "teardown":
-        tally.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
-    elif report.when == "call":
-        tally.outcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
-        if tally.data.get("failed_by"):  # a subtest failed; pytest says so only when it prints
-            tally.outcome, tally.failed_by = "failed", "test"
-
-
-def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:
-    """Return whether a report was made up for a process that died.
-
-    pytest-forked and xdist use ``???`` as the phase, and other hooks may change that (those of
-    tt-xla make it a teardown, for junit). What still shows it: the test's call has no report, and
-    this report was not made in the test's process.
-    """
-    if report.when not in ("setup", "call", "teardown"):
-        return True
-    unseen = tally.outcome is None and not hasattr(report, "graphbreak")
-    return bool(report.failed) and report.when != "setup" and unseen
+def _not_recorded(entry: Change) -> str:
+    """Return the fault of an entry that was kept: another one would be removed for it."""
+    has_case = entry.nodeid.endswith("]")
+    return (
+        f"{entry.nodeid} was not recorded: its entry in {entry.path.name} has "
+        f"{'no ' if has_case else ''}cases. If it is out of date: "
+        "--graph-budget-prune, or --graph-budget-update"
+    )
