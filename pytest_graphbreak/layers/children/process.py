@@ -30,7 +30,7 @@ class Child(Listener):
     """This process as the child of a test. It is watched to its end."""
 
     def __init__(
-        self, test: About, observers: Sequence[Observer], places: Places, forked: bool
+        self, test: About, observers: Sequence[Observer], places: Places, *, forked: bool
     ) -> None:
         self._test = test
         self._pid = os.getpid()
@@ -123,19 +123,20 @@ class Child(Listener):
     def _write(self, final: bool) -> None:
         with guard():  # the child itself must not fail from this
             record = self._record(final)
-            ran = any(record.executions.values()) or any(record.reads.values())
-            has_news = record.active or ran
-            is_known = self._is_silent or self._written is not None
-            if not (has_news or is_known):  # nothing to tell of: the test need not know of it
-                return
-            is_repeated = record == self._written and not final
-            if is_repeated or not is_alive(self._test.owner):
+            if not self._is_news(record, final) or not is_alive(self._test.owner):
                 return
             self._written = record
             self._begin_to_count_runs()
             # On a device, or where we are not notified, more may be compiled up to the last report.
             has_device = self._is_silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=has_device)
+
+    def _is_news(self, record: Record, final: bool) -> bool:
+        """Return whether the test has to be told of a record."""
+        if self._written is not None:  # that this process has ended is news, too
+            return final or record != self._written
+        ran = any(record.executions.values()) or any(record.reads.values())
+        return self._is_silent or bool(record.active) or ran
 
     def _mark(self, compiling: bool) -> None:
         with guard():

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.layers.children import spool
-from pytest_graphbreak.layers.children.server import TIMED_OUT, Order, kill_group
+from pytest_graphbreak.layers.children.server import TIMED_OUT, FunctionCall, Order, kill_group
 from pytest_graphbreak.text.errors import UserError
 
 
@@ -115,8 +115,8 @@ class Runner:
         Raises ``ServerError``.
         """
         call, answer = self.directory / "call.json", self.directory / "answer.json"
-        asked = {"function": function, "argument": argument, "answer": str(answer)}
-        call.write_text(json.dumps(asked), encoding="utf-8")
+        asked = FunctionCall(function, argument, str(answer))
+        call.write_text(json.dumps(asdict(asked)), encoding="utf-8")
         answer.unlink(missing_ok=True)
         command = [*_python(), str(call)]
         variables = environment() if environ is None else dict(environ)
@@ -125,18 +125,27 @@ class Runner:
             return ended
         return replace(ended, answer=json.loads(answer.read_text(encoding="utf-8")))
 
-    def _run(self, command: list[str], environ: dict[str, str], **options: Any) -> CommandResult:
+    def _run(
+        self,
+        command: list[str],
+        environ: dict[str, str],
+        *,
+        cwd: str | None = None,
+        call: str = "",
+        fork: bool = False,
+    ) -> CommandResult:
         self.out.write_bytes(b"")
-        order = {
-            "command": command,
-            "cwd": os.getcwd(),
-            "environ": environ,
-            "fork": False,
-            "out": str(self.out),
-            "timeout": self.timeout,
-            "directory": str(self.directory),
-        }
-        code = self.exit_code(order | options)
+        order = Order(
+            command,
+            cwd=cwd or os.getcwd(),
+            environ=environ,
+            out=str(self.out),
+            timeout=self.timeout,
+            directory=str(self.directory),
+            call=call,
+            fork=fork,
+        )
+        code = self.exit_code(order)
         return CommandResult(code, _tail(self.out), _tail(Path(f"{self.out}.err")))
 
     def exit_code(self, order: Order) -> int | None:
@@ -151,7 +160,7 @@ class Runner:
         assert server.stdout is not None
         pid = ""
         try:
-            server.stdin.write(f"{json.dumps(order)}\n")
+            server.stdin.write(order.line())
             server.stdin.flush()
             pid = server.stdout.readline()
             code = server.stdout.readline()

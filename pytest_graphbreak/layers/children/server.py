@@ -24,9 +24,11 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from pytest_graphbreak.layers.dynamo.private import COMPILE
 
@@ -35,10 +37,36 @@ TIMED_OUT: Final = "late"
 _GRACE: Final = 10.0
 """Seconds to wait for a killed program."""
 
-Order = dict[str, Any]
-"""A line of the input, which ``runner.Runner._run`` writes. The child becomes ``command`` in
-``cwd`` with ``environ``, or, with ``fork``, calls what the file ``call`` names. What it prints goes
-to ``out``; after ``timeout`` seconds it is killed. ``directory`` is removed with the server."""
+
+class Order(Struct, frozen=True):
+    """What a process is to run: the program ``command``, or a function.
+
+    The process becomes ``command`` in ``cwd`` with ``environ``. With ``fork`` it is one that has
+    torch, and answers the file ``call`` itself, where ``command`` is another Python that would.
+    What it prints goes to ``out``; after ``timeout`` seconds it is killed. ``directory`` is removed
+    with the server.
+    """
+
+    command: list[str]
+    cwd: str
+    environ: dict[str, str]
+    out: str
+    timeout: float
+    directory: str
+    call: str = ""
+    fork: bool = False
+
+    def line(self) -> str:
+        """Return the line of the server's input."""
+        return f"{json.dumps(asdict(self))}\n"
+
+
+class FunctionCall(Struct, frozen=True):
+    """The content of the file ``call``: ``module:function``, and the file for its ``answer``."""
+
+    function: str
+    argument: Mapping[str, Any]
+    answer: str
 
 
 class Server(Struct):
@@ -63,7 +91,7 @@ class Server(Struct):
         signal.set_wakeup_fd(self._wakeup[1])
         adopt_orphans()
         while (order := self._next()) is not None:
-            self._directory = order["directory"]
+            self._directory = order.directory
             code = self._run(order)
             self._reply(code)
         if self._directory:
@@ -75,8 +103,7 @@ class Server(Struct):
         while b"\n" not in self._inbox and not self.is_over:
             self._look(60)
         line, newline, self._inbox = self._inbox.partition(b"\n")
-        order: Order | None = json.loads(line) if newline else None
-        return order
+        return Order(**json.loads(line)) if newline else None
 
     def _look(self, seconds: float) -> None:
         """Wait for input, the end of a child, or this many seconds."""
@@ -90,14 +117,14 @@ class Server(Struct):
             self.is_over = not data
 
     def _run(self, order: Order) -> str:
-        if order["fork"] and not self.has_torch:
+        if order.fork and not self.has_torch:
             self.has_torch = _import_torch()
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._become(order, me)
         self._reply(str(pid))
-        until = time.monotonic() + order["timeout"]
+        until = time.monotonic() + order.timeout
         while not (ended := _has_ended(pid)) and not self.is_over and time.monotonic() < until:
             self._look(max(0.0, min(60.0, until - time.monotonic())))
         kill_group(pid)  # before the pid is free; also what the program left running
@@ -129,12 +156,12 @@ class Server(Struct):
             for end in (*self._wakeup, self._out):
                 os.close(end)
             _replace(0, os.open(os.devnull, os.O_RDONLY))
-            _replace(1, _sink(order["out"]))
-            _replace(2, _sink(f"{order['out']}.err"))
-            if not (order["fork"] and self.has_torch):
-                os.chdir(order["cwd"])
-                os.execve(order["command"][0], order["command"], order["environ"])
-            code = answer(order["call"])
+            _replace(1, _sink(order.out))
+            _replace(2, _sink(f"{order.out}.err"))
+            if not (order.fork and self.has_torch):
+                os.chdir(order.cwd)
+                os.execve(order.command[0], order.command, order.environ)
+            code = answer(order.call)
         except BaseException as error:
             import traceback
 
@@ -182,10 +209,10 @@ def _import_torch() -> bool:
 def answer(call: str) -> int:
     """Do what a file asks for (``runner.Runner.call``), and write its result."""
     with open(call, encoding="utf-8") as file:
-        asked = json.load(file)
-    module, _, function = asked["function"].partition(":")
-    result = getattr(importlib.import_module(module), function)(asked["argument"])
-    with open(asked["answer"], "w", encoding="utf-8") as file:
+        asked = FunctionCall(**json.load(file))
+    module, _, function = asked.function.partition(":")
+    result = getattr(importlib.import_module(module), function)(asked.argument)
+    with open(asked.answer, "w", encoding="utf-8") as file:
         json.dump(result, file)
     return 0
 

@@ -13,7 +13,7 @@ It holds:
 ``unseen``     why the process could not be watched
 ``runs``       how often compiled graphs ran: numbers of eight bytes each; the first is not 0 where
                there were too many lines
-``lines``      what each number counts: its position, and a ``LineRuns`` of one run, as JSON
+``lines``      what each number counts: a ``_CountedLine``, as JSON
 
 A worker that lives on compiles nothing more, and so writes no record. So each run adds one to a
 number in a file that is mapped into memory: no lock, no system call, and nothing is lost where the
@@ -96,6 +96,13 @@ class _Report(Data, frozen=True):
     final: bool = False
     device: bool = False
     record: Record = Record()
+
+
+class _CountedLine(Data, frozen=True):
+    """One run of a line, and the position in ``runs`` of the number of these."""
+
+    position: int
+    run: LineRuns
 
 
 class ProcessRecord(Struct, frozen=True):
@@ -303,7 +310,7 @@ class RunCounts:
         number = next(self._next)
         if number >= MOST:
             return 0
-        text = dumps({"number": number, **line.to_dict()})
+        text = dumps(_CountedLine(number, line).to_dict())
         file = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(file, f"{text}\n".encode())
@@ -318,11 +325,8 @@ def with_runs(record: Record, folder: str) -> Record:
     They are None, like values that it reads, on layers that tell of them in the record alone, and
     where it could not tell.
     """
-    unknown = {
-        "executions": dict.fromkeys(record.executions),
-        "reads": dict.fromkeys(record.reads),
-    }
-    silent = replace(record, **unknown)
+    unknown = dict.fromkeys(record.executions)
+    silent = replace(record, executions=unknown, reads=dict.fromkeys(record.reads))
     try:
         runs = tuple(_runs(folder))
     except (OSError, ValueError, LookupError):
@@ -332,7 +336,7 @@ def with_runs(record: Record, folder: str) -> Record:
     for run in runs:
         told[run.layer] += run.count
     others = (run for run in record.execution_list if run.layer not in told)
-    executions = {**unknown["executions"], **told} if record.executions or runs else {}
+    executions = {**unknown, **told} if record.executions or runs else {}
     return merge([replace(silent, executions=executions, execution_list=(*runs, *others))])
 
 
@@ -349,8 +353,6 @@ def _runs(folder: str) -> Iterator[LineRuns]:
     except FileNotFoundError:
         return
     for text in texts:
-        data = loads(text)
-        count = counts[data.pop("number")]
-        line = LineRuns.from_dict(data)
-        if count:
-            yield replace(line, count=line.count * count)
+        line = _CountedLine.from_dict(loads(text))
+        if count := counts[line.position]:
+            yield replace(line.run, count=line.run.count * count)

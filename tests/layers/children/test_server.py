@@ -5,7 +5,6 @@ Its programs import no torch, so that a run takes no time.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,13 +13,12 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_graphbreak.layers.children import server
 from pytest_graphbreak.layers.children.runner import serve
-from pytest_graphbreak.layers.children.server import TIMED_OUT
+from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 from tests.layers.children.tools import lives, soon
 
 pytestmark = pytest.mark.once
@@ -50,17 +48,16 @@ class Line:
         self.directory.mkdir()
         text = textwrap.dedent(PROGRAM).format(seconds=seconds)
         text = f"import os; os.chdir({str(self.path)!r})\n{text}"
-        order: dict[str, Any] = {
-            "out": str(self.directory / "out"),
-            "fork": False,
-            "cwd": ".",
-            "command": [sys.executable, "-S", "-c", text],
-            "environ": dict(os.environ),
-            "timeout": timeout,
-            "directory": str(self.directory),
-        }
+        order = Order(
+            [sys.executable, "-S", "-c", text],
+            cwd=".",
+            environ=dict(os.environ),
+            out=str(self.directory / "out"),
+            timeout=timeout,
+            directory=str(self.directory),
+        )
         assert self.server.stdin is not None
-        self.server.stdin.write(f"{json.dumps(order)}\n")
+        self.server.stdin.write(order.line())
         self.server.stdin.flush()
 
     def answer(self) -> str:
