@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 pytest.importorskip("torch_xla")
 
-import torch
 import torch_xla
 
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Record
-from tests.layers.xla.tools import close, open_window
+from tests.layers.xla.tools import close, ones, open_window
 
 
 def watched(run: Callable[[], object], key: str) -> Record:
@@ -25,17 +25,13 @@ def watched(run: Callable[[], object], key: str) -> Record:
     return close(window)
 
 
-def on_device(*shape: int) -> torch.Tensor:
-    return torch.ones(shape).to(torch_xla.device())
-
-
 def test_a_helper_that_reads_other_values_is_no_recompile() -> None:
-    def read(value: torch.Tensor) -> float:
+    def read(value: Any) -> float:
         return value.item()
 
     def run() -> None:
-        x = on_device(3)
-        y = on_device(3)
+        x = ones(3)
+        y = ones(3)
         read((x + 1).sum())
         read((x * y).sum())
 
@@ -46,7 +42,7 @@ def test_a_helper_that_reads_other_values_is_no_recompile() -> None:
 
 def test_a_line_that_stands_twice_in_a_function_has_one_reason_with_both() -> None:
     def run() -> None:
-        value = on_device(2, 3) * 2
+        value = ones(2, 3) * 2
         torch_xla.sync()
         value = value + 1
         torch_xla.sync()

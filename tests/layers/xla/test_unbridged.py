@@ -14,13 +14,7 @@ pytest.importorskip("torch_xla")
 import torch
 import torch_xla
 
-from tests.layers.xla.tools import close, open_window
-
-
-def on_device(*shape: int) -> torch.Tensor:
-    value = torch.ones(shape).to(torch_xla.device())
-    torch_xla.sync()
-    return value
+from tests.layers.xla.tools import close, ones, open_window
 
 
 def test_a_graph_module_that_outlives_its_window_is_no_recompile_in_the_next() -> None:
@@ -39,7 +33,7 @@ def test_a_graph_module_that_outlives_its_window_is_no_recompile_in_the_next() -
         torch_xla.sync()
 
     def causes(run: Callable[[torch.Tensor], None], size: int) -> list[str]:
-        value = on_device(size)
+        value = ones(size)
         window = open_window(f"{run.__name__} {size}")
         run(value)
         return [graph.cause for graph in close(window).graph_list if graph.layer == "xla"]

@@ -14,6 +14,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from pytest_graphbreak.layers.children.spool import VARIABLE
 from pytest_graphbreak.layers.xla.observer import XlaObserver, XlaWindow
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -61,17 +62,21 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def python(source: str, **env: str) -> str:
-    """The output of a new Python that runs ``source``; ``env`` is added to the environment."""
+    """The output of a new Python that runs ``source``; ``env`` is added to the environment.
+
+    It is nobody's child, also where a window is open here: else it would be watched itself.
+    """
     return python_process(source, **env).stdout
 
 
 def python_process(source: str, **env: str) -> subprocess.CompletedProcess[str]:
+    bare = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(source)],
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PJRT_DEVICE": "CPU", **env},
+        env={**bare, "PJRT_DEVICE": "CPU", **env},
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
@@ -83,6 +88,13 @@ def open_window(key: str | None = None, reasons: bool = True) -> XlaWindow:
     if key is not None:
         observer.isolate(key)
     return observer.open(PLACES)
+
+
+def ones(*shape: int) -> Any:
+    """A tensor on the device, which nothing has to be computed for."""
+    import torch
+
+    return torch.ones(*shape).to("xla")
 
 
 def close(window: XlaWindow) -> Record:
