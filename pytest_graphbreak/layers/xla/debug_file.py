@@ -144,7 +144,7 @@ class DebugFile:
         if not self._taken:
             self._lent = True
             for name, value in {**VARIABLES, FILE: f"{_OURS}{self._fd}"}.items():
-                os.putenv(name, value)
+                native.set_variable(name, value)
 
     def _give_back(self) -> None:
         """Restore the user's variables: torch_xla has read ours, or is not going to."""
@@ -152,7 +152,7 @@ class DebugFile:
             return
         self._lent = False
         for name in (*VARIABLES, FILE):
-            native.give_back(name)
+            native.set_variable(name)
 
     def _after_fork(self) -> None:
         """Open a file for a forked child: its compilations must not go to the parent's file."""

@@ -95,8 +95,8 @@ class Recorder:
     """The recorder of the process, which notes compilations while it is running."""
 
     def __init__(self) -> None:
-        self.executions = DeviceRuns()
-        self.meter = Meter(self.executions.add_cleared_metrics)
+        self.meter = Meter()
+        self.executions = DeviceRuns(self.meter)
         self.debug = DebugFile()
         self.events: list[Event] = []
         self.errors: list[str] = []

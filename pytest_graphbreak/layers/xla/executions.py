@@ -1,7 +1,6 @@
 """Counts how often graphs ran on the device and the host waited for values, and for which lines.
 
-The numbers are torch_xla's own metrics, read and never cleared: ``ExecuteTime`` and
-``ExecuteReplicatedTime`` (SPMD), ``TransferFromDeviceTime``. They are read where a window opens and
+The numbers are those of torch_xla's own metrics (``meter``). They are read where a window opens and
 closes, and nowhere else.
 
 The lines come from functions of torch_xla that are watched: of a sync, of a compiled graph that
@@ -28,14 +27,12 @@ from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import COUNTING
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.meter import Meter
 from pytest_graphbreak.model.items import NOWHERE, Frame, LineRuns
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.stacks import line_of, users
 
 LAYER: Final = "xla"
-_RAN: Final = ("ExecuteTime", "ExecuteReplicatedTime")
-_READ: Final = ("TransferFromDeviceTime",)
-"""The metrics of torch_xla that are added up."""
 _DEPTH: Final = 6
 """The most frames of a stack that are kept, without those of torch and torch_xla."""
 _THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
@@ -88,9 +85,8 @@ class DeviceRuns:
     moment; all is added up when a window is read.
     """
 
-    def __init__(self) -> None:
-        self._before_clear = [0, 0]
-        """What the metrics had counted when the user's code cleared them."""
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._requests: list[Request] = []
         self._same: dict[Request, Request] = {}
         """Each place once, so that a step adds no more than a reference."""
@@ -105,16 +101,9 @@ class DeviceRuns:
         """The function of torch_xla, once runs are counted: a step calls it four times."""
         self._lowering = _Lowering()
 
-    def add_cleared_metrics(self) -> None:
-        """Add up the metrics before the user's code clears them; what still runs comes later."""
-        with guard():  # the user's call must go through
-            self._before_clear[0] += _sum(_RAN)
-            self._before_clear[1] += _sum(_READ)
-
     def mark(self) -> Moment:
         """Return how much there was up to now. Only differences have a meaning."""
-        ran, read = self._before_clear
-        return Moment(ran + _sum(_RAN), read + _sum(_READ), len(self._requests))
+        return Moment(*self._meter.runs(), len(self._requests))
 
     def totals(self, spans: Iterable[tuple[Moment, Moment]]) -> Totals:
         """Return what there was in these stretches."""
@@ -278,7 +267,3 @@ class DeviceRuns:
         lines = [line_of(self._codes[code], at) for code, at in reversed(stack)]
         frames = users(lines, places)
         return frames[-1] if frames else NOWHERE
-
-
-def _sum(metrics: tuple[str, ...]) -> int:
-    return sum(map(native.samples, metrics))

@@ -55,10 +55,10 @@ class _Why(Struct):
     is_of_node: bool = False
 
 
-def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[str]]:
-    """Return one graph for each compilation of a window, in order, named by its number.
+def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[int]]:
+    """Return one graph for each compilation of a window, in order, named by its position.
 
-    Also returns the names of those that one lazy line compiled again.
+    Also returns the positions of those that one lazy line compiled again.
     """
     return lazy.find_repeats(
         [graph(str(number), event, places) for number, event in enumerate(events)]

@@ -1,8 +1,19 @@
-"""Isolates a test from the others on the xla layer: what is pending, and a cache key of its own."""
+"""Isolates a test from the others on the xla layer.
+
+An earlier test would change the count of the next one in two ways. What it left pending is computed
+by the next sync, in one graph with what that test asked for: so before a test, ``flush`` computes
+it, and ``settle`` waits for the devices. And what it compiled is in torch_xla's cache, where the
+next test would find it: so each test has a key of its own there (``CacheKeys``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import _thread
+import hashlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -10,28 +21,36 @@ from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
+from pytest_graphbreak.model.items import Graph
+
+PATIENCE: Final = 5.0
+"""Seconds that devices are waited for: one may wait for another process that has ended."""
 
 AT_WORK: Final = (
-    f"the device was at work for more than {native.PATIENCE:g} s {{}} the test: "
+    f"the device was at work for more than {PATIENCE:g} s {{}} the test: "
     "what runs that long is not counted"
 )
 """An error or a note, completed by ``before`` or ``after``."""
 
-_cache_keys = native.CacheKeys()
+_OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
+"""The causes of graphs that compute what was asked for and nothing else.
+
+A ``sync`` computes all that is pending, including what an earlier test has left.
+"""
 
 
 class Isolation:
     """The isolation of one test from the others, from ``isolate`` to the end of its window.
 
-    ``Observer.isolate`` makes it, the window that opens next takes it and calls ``end``; where none
-    opens, the next ``isolate`` does.
-    ``errors`` say what makes its counts unsure in any case, ``not_isolated`` what does
-    so only for a graph that computes all that is pending.
+    ``XlaObserver.isolate`` makes it, the window that opens next takes it and calls ``end``; where
+    none opens, the next ``isolate`` does.
     """
 
     def __init__(self, test: str, reasons: bool, sensors: XlaSensors) -> None:
-        self.errors: list[str] = []
-        self.not_isolated: list[str] = []
+        self._errors: list[str] = []
+        """What makes the counts of the test unsure in any case."""
+        self._not_isolated: list[str] = []
+        """What makes only a graph unsure that computes all that is pending."""
         self._test = test
         self._reasons = reasons
         self._sensors = sensors
@@ -48,7 +67,7 @@ class Isolation:
         """
         pending, key = False, self._cache_key
         if native.is_loaded():
-            self._settle(flush=False)
+            self._settle(flushes=False)
             # If it cannot be told, something is: a tensor that cannot be computed is pending, too.
             pending = or_else(1, native.pending_count) > 0
             if key is not None:
@@ -57,7 +76,7 @@ class Isolation:
             yield
         finally:
             if native.is_loaded():
-                self._settle(flush=not pending)
+                self._settle(flushes=not pending)
                 if key is not None:
                     _cache_keys.resume(key)
                 else:  # torch_xla was not loaded before, or the device was at work
@@ -68,12 +87,19 @@ class Isolation:
             _cache_keys.pop(self._cache_key)
             self._cache_key = None
 
+    def doubts(self, graphs: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+        """Return the errors and the notes for a test that made so many graphs, and those listed."""
+        left = _notes_on_pending()
+        if sum(graph.cause in _OWN for graph in explained) < graphs:
+            return [*self._errors, *self._not_isolated], left
+        return self._errors, [*self._not_isolated, *left]
+
     def _push(self) -> None:
         """Use a cache key of this test from now on: a variable in the environment of C."""
-        if native.can_isolate_caches():
+        if can_isolate_caches():
             self._cache_key = _cache_keys.push(self._test)
 
-    def _settle(self, flush: bool = True) -> bool:
+    def _settle(self, *, flushes: bool = True) -> bool:
         """Compute what is pending, and wait for the devices; return False where they go on.
 
         Where they go on, the caller sets no variable: torch_xla's threads read the environment.
@@ -83,13 +109,12 @@ class Isolation:
         self._sensors.acquire(self._reasons)
         try:
             with guard(self._note_unsettled):
-                if native.is_in_use():
-                    if flush:
-                        with self._sensors.recorder.exclude():
-                            native.flush()
-                    if not native.settle():
-                        self.not_isolated.append(AT_WORK.format("before"))
-                        return False
+                if flushes and native.is_in_use():
+                    with self._sensors.recorder.exclude():
+                        flush()
+                if not settle():
+                    self._not_isolated.append(AT_WORK.format("before"))
+                    return False
         finally:
             self._sensors.release(self._reasons)
         return True
@@ -97,9 +122,125 @@ class Isolation:
     def _note_unsettled(self, error: Exception) -> None:
         text = str(error).strip().split("\n")[0]
         if isinstance(error, MissingName):
-            self.errors.append(f"the device could not be settled before this test: {text}")
+            self._errors.append(f"the device could not be settled before this test: {text}")
             return
-        self.not_isolated.append(
+        self._not_isolated.append(
             "the device could not be settled before this test: what an earlier one left pending "
             f"cannot be computed ({type(error).__name__}: {text})"
         )
+
+
+def _notes_on_pending() -> list[str]:
+    """Return a note on what the test leaves pending; nothing if torch_xla cannot say what is."""
+    waiting = or_else(0, native.pending_count)
+    if not waiting:
+        return []
+    is_single = waiting == 1
+    what = "1 tensor is" if is_single else f"{waiting} tensors are"
+    them = "it" if is_single else "them"
+    return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]
+
+
+def flush() -> None:
+    """Compute what is pending on each device, if anything is.
+
+    It does not call ``torch_xla.sync``, which also advances the random seed of the device.
+    """
+    if not native.pending_count():
+        return
+    waiting = native.function("_check_device_tensor_need_materialization")
+    for index in range(len(native.function("_xla_get_devices")())):
+        device = f"xla:{index}"
+        if any(waiting(device)):
+            native.function("_xla_sync_live_tensors")(device, [], True)
+
+
+def settle() -> bool:
+    """Wait until devices that are in use are done; return False if they are not in time.
+
+    A thread of its own waits, so that nothing of ours waits without an end: one of ``_thread``,
+    which Python neither lists nor joins at its end. Raises what torch_xla raises for work that
+    failed.
+    """
+    if not native.is_in_use():
+        return True
+    wait, done = native.function("_xla_wait_device_ops"), threading.Lock()
+    faults: list[Exception] = []
+
+    def wait_for_devices() -> None:
+        try:
+            with guard(faults.append):
+                wait([])
+        finally:
+            done.release()
+
+    done.acquire()
+    _thread.start_new_thread(wait_for_devices, ())
+    if not done.acquire(timeout=PATIENCE):
+        return False
+    if faults:
+        raise faults[0]
+    return True
+
+
+VARIABLE: Final = "XLA_AUTO_SPMD_MESH"
+"""The variable that holds the key of a test.
+
+The cache cannot be emptied on torch_xla 2.9. But every look-up, lazy and dynamo, hashes this
+variable, which is read elsewhere only under auto-sharding: a value of its own for each test makes
+its look-ups miss (torch_xla/csrc/xla_graph_executor.cpp, GetGraphHash and
+SyncTensorsGraphInternal). A value that is no number is no mesh, so that even auto-sharding switched
+on later ignores it.
+"""
+
+
+def can_isolate_caches() -> bool:
+    """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
+    return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
+
+
+class CacheKeys:
+    """The cache keys of this process. Tests nest: the end of an inner one restores the outer one's.
+
+    The last key is in force. It may not be the one that ends, since windows overlap, too::
+
+        a = push("test a")  # a is in force
+        b = push("test b")  # b
+        pop(a)              # b, still
+        pop(b)              # the user's own
+    """
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+        self._uses: Counter[str] = Counter()
+
+    def push(self, test: str) -> str:
+        """Use a key made of the name of a test from now on; return the argument for ``pop``.
+
+        A test that is run again gets another key, or it would find what its first run compiled.
+        To be called while the device is idle: the C environment changes.
+        """
+        users = os.environ.get(VARIABLE, "")
+        rerun = f"\0{self._uses[test]}" if self._uses[test] else ""
+        self._uses[test] += 1
+        digest = hashlib.sha256(f"{users}\0{test}{rerun}".encode()).hexdigest()[:24]
+        key = f"graphbreak-{digest}"
+        self.resume(key)
+        return key
+
+    def pop(self, key: str) -> None:
+        """End the use of a key: the one before it is in force again, or the user's own value."""
+        if key in self._keys:  # not if the window was closed inside of ``exclude``
+            self._keys.remove(key)
+            self._apply()
+
+    def resume(self, key: str) -> None:
+        """Use a key again that was ended, so that what was compiled under it is found."""
+        self._keys.append(key)
+        self._apply()
+
+    def _apply(self) -> None:
+        native.set_variable(VARIABLE, self._keys[-1] if self._keys else None)
+
+
+_cache_keys = CacheKeys()

@@ -120,20 +120,20 @@ def _mentions(text: str, op: str) -> bool:
 # Of the graphs of a window: those that one line compiled again.
 
 
-def find_repeats(graphs: Sequence[Graph]) -> tuple[list[Graph], set[str]]:
+def find_repeats(graphs: Sequence[Graph]) -> tuple[list[Graph], set[int]]:
     """Return the graphs of a window with those as recompiles that one lazy line compiled again.
 
-    The second value has the names of these.
+    The second value has the positions of these.
     """
     explained = [*graphs]
-    repeated: set[str] = set()
+    repeats: set[int] = set()
     for number, after in enumerate(graphs):
         earlier = (before for before in reversed(graphs[:number]) if _is_same_code(before, after))
         if (before := next(earlier, None)) is not None:
-            repeated.add(after.name)
+            repeats.add(number)
             reason = f"{_difference(before, after)}, and {after.reason} compiles its graph again"
             explained[number] = replace(after, cause="recompile", reason=reason)
-    return [_with_same_lines(graph, graphs) for graph in explained], repeated
+    return [_with_same_lines(graph, graphs) for graph in explained], repeats
 
 
 def _with_same_lines(graph: Graph, graphs: Sequence[Graph]) -> Graph:

@@ -1,14 +1,17 @@
-"""The number of graphs that the PJRT client compiled: torch_xla's ``CompileTime``, corrected.
+"""What torch_xla's metrics counted, also where the user's code clears them.
 
-The metric is read, never cleared. When the user's code clears it inside a window, what it had
-counted is kept; when it was cleared without our notice, its samples show that, and it is reported.
+``CompileTime`` are the graphs that the PJRT client compiled, ``ExecuteTime`` and
+``ExecuteReplicatedTime`` (SPMD) the runs of graphs, ``TransferFromDeviceTime`` the values that the
+host waited for. They are read, never cleared. When the user's code clears them inside a window,
+what they had counted is kept; when they were cleared without our notice, the samples of
+``CompileTime`` show that, and it is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.hooks import Patch, RuntimePatch, do_nothing
 from pytest_graphbreak.layers.xla import private as native
@@ -19,14 +22,24 @@ CLEARED: Final = (
 )
 
 
-class Meter:
-    """The count of this process. There is one for all windows, since there is one metric."""
+class Runs(NamedTuple):
+    """How often graphs ran, and how often the host waited for values."""
 
-    def __init__(self, before_clear: Callable[[], None]) -> None:
-        """Begin to count; ``before_clear`` is called before the user's code clears the metrics."""
-        self._before_clear = before_clear
+    executions: int = 0
+    reads: int = 0
+
+
+class Meter:
+    """The counts of this process. There is one for all windows, since the metrics are one.
+
+    All counts are those up to now: only differences have a meaning.
+    """
+
+    def __init__(self) -> None:
         self._cleared = 0
         """The graphs that the metric had counted when the user's code cleared it."""
+        self._cleared_runs = Runs()
+        """What the other metrics had counted then."""
         self._excluded = 0
         """The graphs that we caused."""
         self._seen = native.Compiles(0, ())
@@ -35,7 +48,7 @@ class Meter:
         """How often the metric was cleared before its last value could be read."""
 
     def total(self) -> int:
-        """Return the graphs compiled so far, without our own. Only differences have a meaning."""
+        """Return the graphs compiled so far, without our own."""
         after = native.compiles()
         if not _continues(self._seen, after):
             self.missed_clearings += 1
@@ -46,6 +59,12 @@ class Meter:
         """Return the seconds of the latest compilations at the last count; None if unknown."""
         sampled = [took / 1e9 for _, took in self._seen.samples[-number:]]
         return [*[None] * (number - len(sampled)), *sampled]
+
+    def runs(self) -> Runs:
+        """Return what ran and was read so far; what still runs at a clearing comes later."""
+        ran = native.samples("ExecuteTime") + native.samples("ExecuteReplicatedTime")
+        read = native.samples("TransferFromDeviceTime")
+        return Runs(self._cleared_runs.executions + ran, self._cleared_runs.reads + read)
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
@@ -66,7 +85,7 @@ class Meter:
         if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")  # raises MissingName
             self._patch = RuntimePatch(
-                native.binding(), "_clear_xla_metrics", self._keep_count, None, do_nothing
+                native.binding(), "_clear_xla_metrics", self._keep_counts, None, do_nothing
             )
 
     def detach(self) -> None:
@@ -74,11 +93,11 @@ class Meter:
             self._patch.remove()
             self._patch = None
 
-    def _keep_count(self, args: tuple[Any, ...]) -> None:
-        self._before_clear()
+    def _keep_counts(self, args: tuple[Any, ...]) -> None:
         self.total()  # this reads ``_seen``, and may find that a clearing was missed
         self._cleared += self._seen.graphs
         self._seen = native.Compiles(0, ())
+        self._cleared_runs = self.runs()
 
 
 def _continues(before: native.Compiles, after: native.Compiles) -> bool:

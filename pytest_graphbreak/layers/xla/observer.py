@@ -10,7 +10,7 @@ names of torch_xla that are called.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -23,10 +23,9 @@ from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.layers.protocol import Observer
 from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import Event
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
-from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation
+from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation, settle
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.items import Graph, LineRuns, Recompile
@@ -44,12 +43,6 @@ LOADED: Final = (
     "torch_xla's persistent cache had {} of this test, and what is loaded cannot be counted: "
     "give xr.initialize_cache an empty directory for each gated run"
 )
-
-_OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
-"""The causes of graphs that compute what was asked for and nothing else.
-
-A ``sync`` computes all that is pending, including what an earlier test has left.
-"""
 
 _sensors = XlaSensors()
 _recorder = _sensors.recorder
@@ -132,8 +125,10 @@ class XlaWindow(WindowBase):
         self._late_notes: list[str] = []
         """What was noticed as it closed."""
         self._settle()
-        self._marks: list[_Mark] = [self._mark()]
-        """Where it opened, and where each stretch began and ended that is left out."""
+        self._spans: list[tuple[_Mark, _Mark]] = []
+        """Where the stretches of this window that are over began and ended."""
+        self._began: _Mark | None = self._mark()
+        """Where the present one began; None while a fixture of wider scope is left out."""
 
     def close(self) -> Record | None:
         try:
@@ -151,7 +146,7 @@ class XlaWindow(WindowBase):
         if not (self._runs and native.is_loaded()):
             return True
         # Work that failed: the user's code is told by torch_xla, too.
-        return or_else(True, native.settle)
+        return or_else(True, settle)
 
     def _look(self) -> Record | None:
         return self._observe() if native.is_loaded() else None
@@ -159,7 +154,7 @@ class XlaWindow(WindowBase):
     @contextmanager
     def exclude(self) -> Iterator[None]:
         self._settle()
-        self._marks.append(self._mark())
+        self._spans, self._began = self._spans_so_far(), None
         try:
             if self._isolation is not None:
                 with self._isolation.exclude():
@@ -168,7 +163,7 @@ class XlaWindow(WindowBase):
                 yield
         finally:
             self._settle()
-            self._marks.append(self._mark())
+            self._began = self._mark()
 
     def _mark(self) -> _Mark:
         """Return how much there was up to now."""
@@ -183,12 +178,10 @@ class XlaWindow(WindowBase):
             ran=moment or Moment(),
         )
 
-    def _spans(self) -> list[tuple[_Mark, _Mark]]:
-        """Return where the stretches of this window begin and end, without what is left out."""
-        marks = [*self._marks]
-        if len(marks) % 2:  # not while a fixture of wider scope is left out
-            marks.append(self._mark())
-        return [*zip(marks[::2], marks[1::2], strict=True)]
+    def _spans_so_far(self) -> list[tuple[_Mark, _Mark]]:
+        """Return where all stretches of this window begin and end, the present one here."""
+        present = [] if self._began is None else [(self._began, self._mark())]
+        return [*self._spans, *present]
 
     def _leave(self) -> None:
         _sensors.release(self._reasons)
@@ -196,26 +189,26 @@ class XlaWindow(WindowBase):
             self._isolation.end()
 
     def _observe(self) -> Record:
-        spans = self._spans()
+        spans = self._spans_so_far()
         graphs = sum(end.graphs - begin.graphs for begin, end in spans)
+        loaded = sum(end.loaded - begin.loaded for begin, end in spans)
         events = [
             event for begin, end in spans for event in _recorder.events[begin.events : end.events]
         ]
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, repeated_names = seen or ([], set())
+        explained, repeats = seen or ([], set())
+        again = [n for n, event in enumerate(events) if n in repeats or is_recompile(event)]
         ran = _recorder.executions.totals((begin.ran, end.ran) for begin, end in spans)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
-        errors, notes = self._isolation_notes(graphs, explained)
-        loaded = sum(end.loaded - begin.loaded for begin, end in spans)
-        errors = [*errors, *self._uncounted(errors, loaded)]
-        again = _recompiled(events, repeated_names)
+        isolation = self._isolation
+        errors, notes = isolation.doubts(graphs, explained) if isolation else ([], [])
         record = record_of(
             LAYER,
             graphs=graphs,
             recompiles=len(again),
             recompile_list=(_recompile(explained[number]) for number in again if explained),
             graph_list=explained,
-            errors=errors,
+            errors=[*errors, *self._uncounted(errors, loaded)],
             notes=(*notes, *self._late_notes),
         )
         if not self._runs:
@@ -244,40 +237,10 @@ class XlaWindow(WindowBase):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _isolation_notes(
-        self, graphs: int, explained: Sequence[Graph]
-    ) -> tuple[list[str], list[str]]:
-        """Return the errors and the notes on the isolation of the test."""
-        if self._isolation is None:
-            return [], []
-        errors, not_isolated = [*self._isolation.errors], self._isolation.not_isolated
-        if sum(graph.cause in _OWN for graph in explained) < graphs:
-            return [*errors, *not_isolated], _pending_notes()
-        return errors, [*not_isolated, *_pending_notes()]
-
-
-def _recompiled(events: Sequence[Event], names: Set[str]) -> list[int]:
-    """Return the numbers of events that compiled again, by themselves or by their graph's name.
-
-    ``explain`` names a graph by the number of its event.
-    """
-    return [n for n, event in enumerate(events) if is_recompile(event) or str(n) in names]
-
 
 def _recompile(graph: Graph) -> Recompile:
     above, took = graph.stack[:-1], graph.seconds
     return Recompile(LAYER, graph.name, graph.reason, graph.where, above, seconds=took)
-
-
-def _pending_notes() -> list[str]:
-    """Return a note on what is left pending; nothing if torch_xla cannot say what is."""
-    waiting = or_else(0, native.pending_count)
-    if not waiting:
-        return []
-    is_single = waiting == 1
-    what = "1 tensor is" if is_single else f"{waiting} tensors are"
-    them = "it" if is_single else "them"
-    return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]
 
 
 # The function that ``doctor`` tries the xla layer with, and layers that torch_xla leads to.

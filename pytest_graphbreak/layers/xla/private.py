@@ -1,8 +1,5 @@
 """All private names of torch_xla that are called, and what each one is for.
 
-Three things need several of them, or more than a call: ``flush`` and ``settle``, after which the
-device is idle, and ``CacheKeys``, by which a test finds nothing that another one compiled.
-
 torch_xla is never imported from here: it is loaded once the user's code has imported it. Counters
 and metrics are read at any time: that opens nothing. All else is asked only once the user's code
 has used a device (``is_in_use``): a question about one opens the PJRT client, or fixes whether
@@ -13,18 +10,13 @@ Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
 
 from __future__ import annotations
 
-import _thread
-import hashlib
 import importlib.metadata
 import os
 import sys
-import threading
-from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import is_extension, loaded
 from pytest_graphbreak.layers.private_names import MissingName
 
@@ -185,128 +177,14 @@ def pending_count() -> int:
     return sum(map(bool, waiting("")))
 
 
-def flush() -> None:
-    """Compute what is pending on each device, if anything is.
+def set_variable(name: str, value: str | None = None) -> None:
+    """Set a variable for torch_xla alone; without a value, it is the user's own again.
 
-    It does not call ``torch_xla.sync``, which also advances the random seed of the device.
+    It goes into the C environment, where torch_xla reads it: ``os.environ``, and what the user's
+    code copies from it, never shows it.
     """
-    if not pending_count():
-        return
-    waiting = function("_check_device_tensor_need_materialization")
-    for index in range(len(function("_xla_get_devices")())):
-        device = f"xla:{index}"
-        if any(waiting(device)):
-            function("_xla_sync_live_tensors")(device, [], True)
-
-
-PATIENCE: Final = 5.0
-"""Seconds that devices are waited for: one may wait for another process that has ended."""
-
-
-def settle(patience: float = PATIENCE) -> bool:
-    """Wait until devices that are in use are done; return False if they are not in time.
-
-    A thread of its own waits, so that nothing of ours waits without an end: one of ``_thread``,
-    which Python neither lists nor joins at its end. Raises what torch_xla raises for work that
-    failed.
-    """
-    if not is_in_use():
-        return True
-    wait, done = function("_xla_wait_device_ops"), threading.Lock()
-    faults: list[Exception] = []
-
-    def wait_for_devices() -> None:
-        try:
-            with guard(faults.append):
-                wait([])
-        finally:
-            done.release()
-
-    done.acquire()
-    _thread.start_new_thread(wait_for_devices, ())
-    if not done.acquire(timeout=patience):
-        return False
-    if faults:
-        raise faults[0]
-    return True
-
-
-# Keeping the computation cache of torch_xla apart for each test.
-#
-# The cache cannot be emptied on torch_xla 2.9, and what one test compiled, the next one would
-# find there. But every look-up, lazy and dynamo, hashes the environment variable
-# ``XLA_AUTO_SPMD_MESH``, which is read elsewhere only under auto-sharding: a value of its own
-# for each test makes its look-ups miss (torch_xla/csrc/xla_graph_executor.cpp, GetGraphHash and
-# SyncTensorsGraphInternal).
-#
-# The value goes into the C environment only, where torch_xla reads it: ``os.environ``, and what
-# the user's code copies from it, never shows it. A value that is no number is no mesh, so that
-# even auto-sharding switched on later ignores it.
-
-VARIABLE = "XLA_AUTO_SPMD_MESH"
-
-
-def give_back(variable: str) -> None:
-    """Put the user's value of a variable back into the C environment.
-
-    For all variables that are set there only: ``VARIABLE``, and those of ``debug_file``.
-    """
-    value = os.environ.get(variable)
+    value = os.environ.get(name) if value is None else value
     if value is None:
-        os.unsetenv(variable)
+        os.unsetenv(name)
     else:
-        os.putenv(variable, value)
-
-
-def can_isolate_caches() -> bool:
-    """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
-    return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
-
-
-class CacheKeys:
-    """The values of this process. Tests nest: the end of an inner one restores the outer one's.
-
-    The last value is in force. It may not be the one that ends, since windows overlap, too::
-
-        a = push("test a")  # a is in force
-        b = push("test b")  # b
-        pop(a)              # b, still
-        pop(b)              # the user's own
-    """
-
-    def __init__(self) -> None:
-        self._values: list[str] = []
-        self._uses: Counter[str] = Counter()
-
-    def push(self, test: str) -> str:
-        """Use a value made of the name of a test from now on; return the argument for ``pop``.
-
-        A test that is run again gets another value, or it would find what its first run compiled.
-        To be called while the device is idle: the C environment changes.
-        """
-        users = os.environ.get(VARIABLE, "")
-        rerun = f"\0{self._uses[test]}" if self._uses[test] else ""
-        self._uses[test] += 1
-        digest = hashlib.sha256(f"{users}\0{test}{rerun}".encode()).hexdigest()[:24]
-        value = f"graphbreak-{digest}"
-        self.resume(value)
-        return value
-
-    def pop(self, value: str) -> None:
-        """End the use of a value: the one before it is in force again, or the user's own."""
-        if value in self._values:
-            self._values.reverse()  # ``remove`` takes the first, and the last is meant
-            self._values.remove(value)
-            self._values.reverse()
-            self._apply()
-
-    def resume(self, value: str) -> None:
-        """Use a value again that was ended, so that what was compiled under it is found."""
-        self._values.append(value)
-        self._apply()
-
-    def _apply(self) -> None:
-        if self._values:
-            os.putenv(VARIABLE, self._values[-1])
-        else:
-            give_back(VARIABLE)
+        os.putenv(name, value)

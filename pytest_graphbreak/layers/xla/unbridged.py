@@ -46,6 +46,12 @@ _NOT_MET: Final = object()
 """What stands for a graph module that was not called before."""
 
 
+class _Calls(threading.local):
+    """How many graph modules this thread is calling: their written code calls others."""
+
+    depth = 0
+
+
 class _ModuleRun(Struct, eq=False):
     """A run of a graph module. ``within`` is the file and name of the function that runs it.
 
@@ -59,9 +65,8 @@ class _ModuleRun(Struct, eq=False):
 
 
 class _LoweredModule(Struct, eq=False):
-    """A graph module of Dynamo's, and the run by which it was lowered last."""
+    """A graph module of Dynamo's: its graph as one piece, and the run that lowered it last."""
 
-    graph: FxGraph
     piece: Piece
     last: _ModuleRun | None = None
 
@@ -82,8 +87,7 @@ class Unbridged:
         self._recorder = recorder
         self._describe = describe
         self._is_bridged = is_bridged
-        self._depth = threading.local()
-        """How many graph modules are being called in a thread, as its ``value``."""
+        self._calls = _Calls()
         self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -94,65 +98,63 @@ class Unbridged:
     def forget(self) -> None:
         """Forget what ran. Modules stay: one that is alive may run in a later window."""
         self._run = None
-        for entry in [*self._modules.values()]:
-            if entry is not None:
-                entry.last = None
-        self._depth = threading.local()
+        for lowered in [*self._modules.values()]:
+            if lowered is not None:
+                lowered.last = None
+        self._calls = _Calls()  # an exception may have ended something half-way
 
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        """Begin a run, in one of three cases.
-
-        - One that is known not to be Dynamo's, or to be the bridge's, only ends the run before it.
-        - One that other code calls: that code is the function that runs it.
-        - One that the written code of another one calls is a part of that, and begins none.
-        """
-        depth = self._depth.value = getattr(self._depth, "value", 0) + 1
-        is_foreign = self._modules.get(args[1], _NOT_MET) is None
-        if is_foreign and self._run is None:
+        """Begin a run of this module, unless it is a part of the one that calls it."""
+        module, inputs = args[1], args[2:]
+        self._calls.depth += 1
+        is_foreign = self._modules.get(module, _NOT_MET) is None
+        if is_foreign and self._run is None:  # no run begins with it, and there is none to end
             return
         frame = caller()
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
             frame = frame.f_back
         is_written = frame is not None and frame.f_code.co_filename.startswith(_WRITTEN)
-        if depth == 1 or not is_written:
-            self._begin_run(args[1], args[2:], frame)
+        is_part = is_written and self._calls.depth > 1
+        if not is_part:
+            self._begin_run(module, inputs, frame)
 
     def after_call(self, token: None, result: Any) -> None:
-        self._depth.value = getattr(self._depth, "value", 1) - 1
+        self._calls.depth = max(0, self._calls.depth - 1)  # ``forget`` may have come in between
 
-    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That function itself is not
-    # watched, since Dynamo uses its name where it meets it.
+    # Interpreter.run(self, *args) of torch/fx/interpreter.py calls graph.process_inputs(*args), and
+    # then run_node for each node. It has the module as ``self.module``, and is not watched itself,
+    # since Dynamo uses its name where it meets it: so it is found as the caller.
 
     def before_interpret(self, args: tuple[Any, ...]) -> None:
-        frame = caller()  # Interpreter.run: its ``self`` has the module, which ``args`` have not
+        """Begin a run of the module of an interpreter, within what called the interpreter."""
+        frame = caller()
         interpreter: Any = frame.f_locals.get("self") if frame is not None else None
         if not hasattr(interpreter, "run_node"):
             return
         while frame is not None and frame.f_locals.get("self") is interpreter:
-            frame = frame.f_back
+            frame = frame.f_back  # a subclass may have a ``run`` of its own
         self._begin_run(interpreter.module, args[1:], frame)
 
     def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
         """Return the context of a compilation if it belongs to the graph that was run last."""
         run = self._run
         module = run.module() if run is not None else None
-        entry = self._modules.get(module) if module is not None else None
-        if run is None or entry is None:
+        lowered = self._modules.get(module) if module is not None else None
+        if run is None or lowered is None:
             return None
         frames = _frames_within(report.frames, run.within)
         if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
             return None
+        piece, graph = lowered.piece, lowered.piece.fx
         if any(map(_runs_node, frames)):
-            cut = _cut(frames, ops, module, entry.graph)
-            return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
-        context = LoweringContext("unbridged", entry.graph, entry.piece, within=run.within)
-        # ``last`` is a run for which the whole graph was compiled: a cut has returned above.
-        if entry.last is not None:
-            context = _context_of_repeat(context, entry.last, run)
-        entry.last = run
-        return context
+            cut = _cut(frames, ops, module, graph)
+            return LoweringContext("cut", graph, cut=cut, within=run.within)
+        # Here the whole graph was compiled, and so it was in the run that is kept as the last.
+        before, lowered.last = lowered.last, run
+        context = LoweringContext("unbridged", graph, piece, within=run.within)
+        return context if before is None else _context_of_repeat(context, piece, before, run)
 
     def _begin_run(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
         if frame is None or self._is_bridged(module) or _is_tracing():
@@ -161,11 +163,11 @@ class Unbridged:
             return
         self._recorder.note_if_compiled()  # what was compiled before belongs to the run before
         self._run = None
-        entry = self._known_module(module, inputs)
-        if entry is None:
+        lowered = self._known_module(module, inputs)
+        if lowered is None:
             return
         within = frame.f_code.co_filename, frame.f_code.co_name
-        pending = tuple(xla_fx.pending_inputs(inputs, entry.graph.names))
+        pending = tuple(xla_fx.pending_inputs(inputs, lowered.piece.fx.names))
         numbers = tuple(value for value in inputs if type(value) in (int, float))
         self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
 
@@ -174,8 +176,9 @@ class Unbridged:
         if module not in self._modules:
             targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
             graph = None if native.LOWERED in targets else self._describe(module, inputs)
-            piece = xla_fx.describe_piece(module, graph) if graph else None
-            self._modules[module] = _LoweredModule(graph, piece) if graph and piece else None
+            self._modules[module] = (
+                _LoweredModule(xla_fx.describe_piece(module, graph)) if graph else None
+            )
         return self._modules[module]
 
 
@@ -207,12 +210,11 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
 
 
 def _context_of_repeat(
-    context: LoweringContext, before: _ModuleRun, after: _ModuleRun
+    context: LoweringContext, piece: Piece, before: _ModuleRun, after: _ModuleRun
 ) -> LoweringContext:
     """Return the context of a graph that is lowered again, with what differs from last time."""
-    assert context.piece is not None
     if after.numbers != before.numbers:
-        change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
+        change = xla_fx.new_sizes(piece, after.numbers, before.numbers)
     elif after.pending and after.pending != before.pending:
         return replace(context, pending=tuple(map(PieceInput, after.pending)))
     elif before.pending and not after.pending:

@@ -18,7 +18,7 @@ torch_xla = pytest.importorskip("torch_xla")
 import torch  # noqa: E402
 import torch_xla.debug.metrics as met  # noqa: E402
 
-from pytest_graphbreak.layers.xla import private  # noqa: E402
+from pytest_graphbreak.layers.xla import isolation, private  # noqa: E402
 from pytest_graphbreak.layers.xla.meter import CLEARED  # noqa: E402
 from pytest_graphbreak.layers.xla.observer import LOADED, XlaObserver, _recorder  # noqa: E402
 from pytest_graphbreak.layers.xla.sensors import COPY, SENSORS, Sensor  # noqa: E402
@@ -26,6 +26,7 @@ from tests.layers.xla.tools import (  # noqa: E402
     PLACES,
     c_env,
     close,
+    ones,
     open_window,
     python,
     runs,
@@ -51,11 +52,7 @@ def _settled(request: pytest.FixtureRequest) -> Iterator[None]:
     torch_xla.sync()
     yield
     torch_xla.sync()
-    assert c_env(private.VARIABLE) == os.environ.get(private.VARIABLE)
-
-
-def ones(*shape: int) -> torch.Tensor:
-    return torch.ones(*shape).to("xla")
+    assert c_env(isolation.VARIABLE) == os.environ.get(isolation.VARIABLE)
 
 
 def lazy_graph(size: int = 3) -> None:
@@ -373,40 +370,40 @@ def test_random_numbers_are_the_same_with_and_without_isolation() -> None:
 def test_the_cache_key_is_in_the_c_environment_only_and_only_inside() -> None:
     before = dict(os.environ)
     window = open_window("keyed")
-    assert str(c_env(private.VARIABLE)).startswith("graphbreak-")
+    assert str(c_env(isolation.VARIABLE)).startswith("graphbreak-")
     assert dict(os.environ) == before
     close(window)
-    assert c_env(private.VARIABLE) is None
+    assert c_env(isolation.VARIABLE) is None
     assert dict(os.environ) == before
 
 
 def test_the_users_own_mesh_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(private.VARIABLE, "2,2")
+    monkeypatch.setenv(isolation.VARIABLE, "2,2")
     window = open_window("mesh")
-    assert c_env(private.VARIABLE) != "2,2"
+    assert c_env(isolation.VARIABLE) != "2,2"
     close(window)
-    assert c_env(private.VARIABLE) == "2,2"
+    assert c_env(isolation.VARIABLE) == "2,2"
 
 
 def test_no_cache_key_under_auto_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_AUTO_SPMD", "1")
     window = open_window("auto")
-    assert c_env(private.VARIABLE) is None
+    assert c_env(isolation.VARIABLE) is None
     close(window)
 
 
 def test_an_inner_test_gives_the_cache_key_back_to_the_outer_one() -> None:
     outer = open_window("outer")
-    mine = c_env(private.VARIABLE)
+    mine = c_env(isolation.VARIABLE)
     inner = open_window("inner")
-    assert c_env(private.VARIABLE) != mine
+    assert c_env(isolation.VARIABLE) != mine
     close(inner)
-    assert c_env(private.VARIABLE) == mine
+    assert c_env(isolation.VARIABLE) == mine
     inner = open_window("inner")
     close(outer)
-    assert c_env(private.VARIABLE) != mine, "the inner test is still running"
+    assert c_env(isolation.VARIABLE) != mine, "the inner test is still running"
     close(inner)
-    assert c_env(private.VARIABLE) is None
+    assert c_env(isolation.VARIABLE) is None
 
 
 def test_a_test_that_was_isolated_and_never_measured_leaves_no_cache_key() -> None:
@@ -414,7 +411,7 @@ def test_a_test_that_was_isolated_and_never_measured_leaves_no_cache_key() -> No
     observer.isolate("skipped")
     observer.isolate("measured")
     close(observer.open(PLACES))
-    assert c_env(private.VARIABLE) is None
+    assert c_env(isolation.VARIABLE) is None
 
 
 def test_metrics_are_as_they_would_be_and_our_function_is_gone() -> None:
