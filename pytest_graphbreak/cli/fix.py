@@ -93,10 +93,10 @@ class _Written(Struct):
 
         What does not hold, or was not proved since the command was interrupted, is removed.
         """
-        sources = self.search.sources
+        sources = self.search.files
         header = f"{files.HEADER}fix {self.target.name}`: the same file, with patches."
-        texts = sources.patched(self.search.outcome.patches)
-        contents = sources.encoded({name: headed(text, header) for name, text in texts.items()})
+        texts = sources.apply(self.search.outcome.patches) or {}
+        contents = sources.encode({name: headed(text, header) for name, text in texts.items()})
         try:
             for path, data in contents.items():
                 fixed = Target(path, self.target.test).beside("_fixed").path
@@ -167,7 +167,7 @@ def _what_is_left(target: Target, search: Search, written: _Written) -> Iterator
     if not written.paths:
         yield TextLine("No remedy worked: nothing is written.")
     items = (problem.item for problem in search.outcome.problems if not problem.fixed)
-    places = [search.sources.path(item.where.file) for item in items if item is not None]
+    places = [search.files.path(item.where.file) for item in items if item is not None]
     path = next(iter(places), target.path)
     patched = written.paths.get(path) or Target(path).beside("_patched").path
     names = [display_path(x, Path.cwd()) for x in (path, patched)]

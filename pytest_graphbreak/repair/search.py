@@ -17,7 +17,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.comparison import Comparison, Original
 from pytest_graphbreak.repair.gain import fixable, graph_count, has_recompiles, no_gain, worse
-from pytest_graphbreak.repair.sources import ProgramFiles, SourcePatch, UnfitError
+from pytest_graphbreak.repair.patches import ProgramFiles, SourcePatch, UnfitError, break_key
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
@@ -82,9 +82,9 @@ class Search:
         self._progress = progress
         self._ran: dict[tuple[tuple[str, str], ...], _Ran] = {}
         """Each run with patches, by the names and the texts of the files that these change."""
-        self.sources = ProgramFiles(target)
+        self.files = ProgramFiles(target)
         self.original = Original(bench, target, codegen=False)
-        self.sources.add(self.original.first.sites)
+        self.files.add(self.original.first.sites)
         self.outcome = SearchResult(self.original.first, self.original.first)
 
     def run(self) -> SearchResult:
@@ -104,11 +104,11 @@ class Search:
         seen: set[tuple[str, ...]] = set()
         while True:
             items = fixable(self.outcome.last.record)
-            item = next((x for x in items if self.sources.key(x) not in seen), None)
+            item = next((x for x in items if break_key(x) not in seen), None)
             if item is None:
                 return
-            seen.add(self.sources.key(item))
-            item = self.sources.item(item)
+            seen.add(break_key(item))
+            item = self.files.locate_break(item)
             self._solve(item, remedies.for_break(item, self._source_run()))
 
     def _solve(self, item: Break | None, patches: Iterable[SourcePatch]) -> None:
@@ -127,7 +127,7 @@ class Search:
             problem.patches.append(patch)
             out.last, out.comparison = ran.trial, ran.comparison
             problem.after = out.after
-            self.sources.add(out.last.sites)
+            self.files.add(out.last.sites)
             if self._is_gone(item, out.last.record):
                 return
 
@@ -141,7 +141,7 @@ class Search:
         last = self.outcome.last
         if why := worse(last, trial):
             return why
-        if any(not self.sources.has(broken.where) for broken in fixable(trial.record)):
+        if any(not self.files.has_line(broken.where) for broken in fixable(trial.record)):
             return "the new line breaks, too"
         if self._is_gone(item, trial.record) or not no_gain(last, trial):
             return ""
@@ -166,7 +166,7 @@ class Search:
         """Return whether a run no longer has a break, or recompiles (None)."""
         if item is None:
             return not has_recompiles(record)
-        return self.sources.key(item) not in map(self.sources.key, fixable(record))
+        return break_key(item) not in map(break_key, fixable(record))
 
     def _run(self, patches: Sequence[SourcePatch], title: str) -> _Ran | None:
         """Run the program with patches, and compare it. The same text is run once.
@@ -176,11 +176,12 @@ class Search:
         if not patches:
             return _Ran(self.original.first)  # all were taken back
         try:
-            texts = self.sources.patched(patches)
-            contents = self.sources.encoded(texts)
+            texts = self.files.apply(patches)
+            if texts is None:
+                return None
+            contents = self.files.encode(texts)
         except (UnfitError, UnicodeEncodeError) as error:
-            why = f"it cannot be written: {error}"
-            return _Ran(self.original.first, why=why) if str(error) else None
+            return _Ran(self.original.first, why=f"it cannot be written: {error}")
         key = tuple(sorted(texts.items()))
         if key not in self._ran:
             done = len(self.outcome.problems)
@@ -197,11 +198,11 @@ class Search:
         A patch of another problem may have fixed one, so each is looked up in the last run.
         """
         out = self.outcome
-        was = {self.sources.key(item) for item in fixable(out.first.record)}
+        was = {break_key(item) for item in fixable(out.first.record)}
         problems, out.problems = out.problems, []
         for problem in problems:
             problem.fixed = self._is_gone(problem.item, out.last.record)
-            was_there = problem.item is not None and self.sources.key(problem.item) in was
+            was_there = problem.item is not None and break_key(problem.item) in was
             if problem.patches or was_there or not problem.fixed:
                 out.problems.append(problem)
         out.last = self._source_run()
@@ -209,5 +210,5 @@ class Search:
     def _source_run(self) -> Trial:
         """Return the last run, whose recompiles have their places in the unpatched files."""
         last = self.outcome.last
-        record = self.sources.record(last.record)
-        return replace(last, record=record, sites=self.sources.sites)
+        record = self.files.locate_recompiles(last.record)
+        return replace(last, record=record, sites=self.files.sites)

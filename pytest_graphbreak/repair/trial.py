@@ -15,8 +15,15 @@ from msgspec import Struct, field
 from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.sources import Site, read
+from pytest_graphbreak.repair.sources import read
 from pytest_graphbreak.repair.target import Target
+
+
+class Site(Struct, frozen=True):
+    """The location of a stable file name on this machine: its path and its module."""
+
+    path: Path
+    module: str
 
 
 class Rounds(Struct):

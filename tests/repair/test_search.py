@@ -11,21 +11,21 @@ import pytest
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.repair import remedies
+from pytest_graphbreak.repair.patches import ProgramFiles, SourcePatch, UnfitError
 from pytest_graphbreak.repair.search import Search, SearchResult
-from pytest_graphbreak.repair.sources import ProgramFiles, Site, SourcePatch, UnfitError
 from pytest_graphbreak.repair.target import Target, parse
-from pytest_graphbreak.repair.trial import Rounds, Trial
+from pytest_graphbreak.repair.trial import Rounds, Site, Trial
 
 pytestmark = pytest.mark.pure
 
 LINE = "y = helper(x)"
 
 
-def change(source: str, where: Frame) -> str | None:
+def change(source: str) -> str | None:
     return source.replace(LINE, "y = ours(x)") if LINE in source else None
 
 
-PATCH = SourcePatch("a patch", change, Frame("model.py", "f", 2, LINE))
+PATCH = SourcePatch("a patch", change, "model.py")
 
 
 def record(graphs: int, *breaks: tuple[str, str]) -> Record:
@@ -133,11 +133,10 @@ def test_what_grows_in_a_longer_run_is_not_kept(
 def test_a_patch_is_short_and_keeps_comments(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("# c\n" if "# c" in why + text else "y = 2\n")
-    where = Frame("a.py", "<module>", 1)
-    patch = SourcePatch("a patch", lambda source, where: text, where)
+    patch = SourcePatch("a patch", lambda source: text, "a.py")
     sources = ProgramFiles(parse(str(path)), {"a.py": Site(path, "a")})
     if why:
         with pytest.raises(UnfitError, match=why):
-            sources.patched([patch])
+            sources.apply([patch])
     else:
-        assert sources.patched([patch]) == {"a.py": text}
+        assert sources.apply([patch]) == {"a.py": text}

@@ -13,7 +13,8 @@ import torch._dynamo.config
 from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.remedies import compiling, enable
-from pytest_graphbreak.repair.sources import COMPILES, headed, lines, read
+from pytest_graphbreak.repair.remedies.tree import rewriting
+from pytest_graphbreak.repair.sources import headed, lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
@@ -43,7 +44,7 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     source = read(parse(str(path)).path)
     assert (source.encoding, source.newline) == (encoding, newline)
     assert source.encode(source.text) == data
-    text = SETTING(source.text, COMPILES)
+    text = SETTING(source.text)
     assert text is not None
     patched = source.encode(headed(text, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
@@ -60,7 +61,7 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
 def test_lines_are_counted_as_python_counts_them() -> None:
     code = "torch._dynamo.graph_break()"
     source = f"import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    {code}\n    return x\n"
-    text = enable.without_break(source, Frame("a.py", "f", 5, code))
+    text = rewriting(enable.no_break, Frame("a.py", "f", 5, code))(source)
     assert text == source.replace(f"    {code}\n", "")
     assert len(lines("a\x0cb\x1cc\nd")) == 2
 

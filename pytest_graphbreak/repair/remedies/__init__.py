@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.repair.patches import SourcePatch
 from pytest_graphbreak.repair.remedies import branches, compiling, enable
-from pytest_graphbreak.repair.sources import SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 
 

@@ -26,6 +26,7 @@ from libcst import matchers as m
 from msgspec import Struct
 
 from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.repair.patches import SourcePatch, UnfitError
 from pytest_graphbreak.repair.remedies.tree import (
     Place,
     attribute_of,
@@ -36,7 +37,6 @@ from pytest_graphbreak.repair.remedies.tree import (
     rewriting,
     walk,
 )
-from pytest_graphbreak.repair.sources import SourcePatch, UnfitError
 from pytest_graphbreak.repair.trial import Trial
 
 _READS: Final = m.OneOf(
@@ -72,11 +72,12 @@ _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose both for a branch, the one that changes less first."""
     if "if " in item.where.code:
-        yield SourcePatch("the branch became torch.where", TO_WHERE, item.where)
-        yield SourcePatch("the branch became torch.cond", TO_COND, item.where)
+        for name, write in (("torch.where", to_where), ("torch.cond", to_cond)):
+            change = rewriting(write, item.where)
+            yield SourcePatch(f"the branch became {name}", change, item.where.file)
 
 
-def _to_where(place: Place) -> str:
+def to_where(place: Place) -> str:
     """Return the statement that chooses by ``torch.where``. Raises ``UnfitError``."""
     choice = choice_of(place)
     names = {name for value in choice.values for name in _elements(value)}
@@ -85,7 +86,7 @@ def _to_where(place: Place) -> str:
     return f"{choice.head}torch.where({choice.test}, {', '.join(map(code, choice.values))})"
 
 
-def _to_cond(place: Place) -> str:
+def to_cond(place: Place) -> str:
     """Return the statement that chooses by ``torch.cond``. Raises ``UnfitError``."""
     choice = choice_of(place)
     sides = []
@@ -95,10 +96,6 @@ def _to_cond(place: Place) -> str:
         # An operator may not give its input.
         sides.append(f"lambda: {code(value)}{'.clone()' if isinstance(value, cst.Name) else ''}")
     return f"{choice.head}torch.cond({choice.test}, {', '.join(sides)})"
-
-
-TO_WHERE: Final = rewriting(_to_where)
-TO_COND: Final = rewriting(_to_cond)
 
 
 def _elements(value: cst.BaseExpression) -> set[str]:

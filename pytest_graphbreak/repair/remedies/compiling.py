@@ -26,14 +26,14 @@ shows any of this is refused. A graph of fixed sizes may be faster.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
 from typing import Final
 
 import libcst as cst
 
-from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.items import Break
+from pytest_graphbreak.repair.patches import Change, SourcePatch
 from pytest_graphbreak.repair.remedies.tree import Tree, calls, code, parse, walk
-from pytest_graphbreak.repair.sources import COMPILES, Change, SourcePatch, lines
+from pytest_graphbreak.repair.sources import lines
 from pytest_graphbreak.repair.trial import Trial
 
 _COMPILE: Final = "torch.compile"
@@ -42,11 +42,7 @@ _COMPILE: Final = "torch.compile"
 
 def _with_line(title: str, line: str, note: str = "") -> SourcePatch:
     """Return the patch that puts a line where the program compiles."""
-
-    def change(source: str, where: Frame) -> str | None:
-        return _with_setting(parse(source), line)
-
-    return SourcePatch(title, change, COMPILES, note)
+    return SourcePatch(title, lambda source: _with_setting(parse(source), line), note=note)
 
 
 def _switch(name: str, what: str) -> SourcePatch:
@@ -88,7 +84,7 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose to make numbers of modules inputs, then all sizes in calls, then those that vary."""
     yield _NUMBERS
     title = "dynamic=True: sizes and numbers are inputs of the graph"
-    yield SourcePatch(title, as_dynamic, COMPILES)
+    yield SourcePatch(title, as_dynamic)
     for called in trial.varies:
         for name, dims in called.dims.items():
             text = str(dims[0] if len(dims) == 1 else dims)
@@ -97,11 +93,10 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
                 place = called.parameters.index(base)
                 change = marking(place, base, bracket + key, text)
                 title = f"mark_dynamic for the sizes that vary: {name} {text}"
-                yield SourcePatch(title, change, COMPILES)
+                yield SourcePatch(title, change)
 
 
-@lru_cache(maxsize=64)
-def as_dynamic(source: str, where: Frame) -> str | None:
+def as_dynamic(source: str) -> str | None:
     """Return a file in which ``dynamic=True`` is an argument of each call of ``torch.compile``."""
     tree = parse(source)
     changes: dict[cst.CSTNode, str]
@@ -117,7 +112,6 @@ def _with_dynamic(call: cst.Call) -> cst.Call:
     return call.with_changes(args=[*arguments, argument])
 
 
-@cache
 def marking(place: int, name: str, key: str, dims: str) -> Change:
     """Return the change that marks sizes of an argument above each call of what is compiled.
 
@@ -125,7 +119,7 @@ def marking(place: int, name: str, key: str, dims: str) -> Change:
     from there to the tensor: ``['ids']``.
     """
 
-    def change(source: str, where: Frame) -> str | None:
+    def change(source: str) -> str | None:
         tree = parse(source)
         lines: dict[cst.CSTNode, str] = {}
         for call in calls_of_compiled(tree):

@@ -16,13 +16,13 @@ run of the patched program tells the former.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 import libcst as cst
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.repair.patches import Change, SourcePatch, UnfitError
 from pytest_graphbreak.repair.remedies.tree import (
     Place,
     Tree,
@@ -34,7 +34,6 @@ from pytest_graphbreak.repair.remedies.tree import (
     rewriting,
     with_lines,
 )
-from pytest_graphbreak.repair.sources import SourcePatch, UnfitError
 from pytest_graphbreak.repair.trial import Trial
 
 _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}
@@ -45,7 +44,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to remove an explicit break, or what disables a function."""
     here, name = item.where, advice.name(item)
     if name == "graph-break" or "graph_break" in here.code:
-        yield SourcePatch("the explicit graph break is gone", without_break, here)
+        yield SourcePatch("the explicit graph break is gone", rewriting(no_break, here), here.file)
     if name == "disabled" or "disable" in item.reason:
         yield from _propose_enabled(item, trial)
 
@@ -66,7 +65,7 @@ def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             functions[file, name] = (owner or parts[-1]) in text
     for file, name in sorted(functions, key=lambda key: not functions[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
-        yield SourcePatch(title, enable, Frame(file, name, 0, ""))
+        yield SourcePatch(title, enabling(name), file)
 
 
 def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
@@ -88,31 +87,31 @@ def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
     return nodes
 
 
-@lru_cache(maxsize=64)
-def enable(source: str, where: Frame) -> str | None:
-    """Return a file without what disables the function of a place."""
-    tree = parse(source)
-    gone: dict[cst.CSTNode, str] = {}
-    inner: dict[cst.CSTNode, str] = {}
-    for node in _disabling_nodes(tree).get(where.function, ()):
-        if not isinstance(node, cst.Call):
-            gone[node] = ""
-        elif code(set_to := tree.parents[node]) == f"{where.function} = {code(node)}":
-            gone[tree.parents[set_to]] = ""
-        else:
-            inner[node] = code(node.args[0].value)
-    if gone:
-        return with_lines(tree, gone)
-    return tree.replaced(inner) if inner else None
+def enabling(function: str) -> Change:
+    """Return the change that takes away what disables a function, by its qualified name."""
+
+    def change(source: str) -> str | None:
+        tree = parse(source)
+        gone: dict[cst.CSTNode, str] = {}
+        inner: dict[cst.CSTNode, str] = {}
+        for node in _disabling_nodes(tree).get(function, ()):
+            if not isinstance(node, cst.Call):
+                gone[node] = ""
+            elif code(set_to := tree.parents[node]) == f"{function} = {code(node)}":
+                gone[tree.parents[set_to]] = ""
+            else:
+                inner[node] = code(node.args[0].value)
+        if gone:
+            return with_lines(tree, gone)
+        return tree.replaced(inner) if inner else None
+
+    return change
 
 
-def _without_break(place: Place) -> str:
+def no_break(place: Place) -> str:
     """Return no line in the place of ``torch._dynamo.graph_break()``. Raises ``UnfitError``."""
     statement = only(place.node)
     call = statement.value if isinstance(statement, cst.Expr) else None
     if not isinstance(call, cst.Call) or "graph_break" not in (attribute_of(call), code(call.func)):
         raise UnfitError("it is no call of graph_break")
     return ""
-
-
-without_break: Final = rewriting(_without_break)

@@ -15,7 +15,8 @@ from libcst import metadata
 from msgspec import Struct
 
 from pytest_graphbreak.model.items import Frame
-from pytest_graphbreak.repair.sources import Change, UnfitError, comments, lines
+from pytest_graphbreak.repair.patches import Change, UnfitError
+from pytest_graphbreak.repair.sources import comments, lines
 
 Statement = cst.SimpleStatementLine | cst.If
 """What remedies replace."""
@@ -133,14 +134,13 @@ def _lines(tree: Tree, node: Statement) -> range:
     return range(tree.start(node)[0], tree.end(last)[0] + 1)
 
 
-def rewriting(write: Writer) -> Change:
-    """Return the change of a file that replaces the statements at a place by a line, or removes it.
+def rewriting(write: Writer, where: Frame) -> Change:
+    """Return the change that replaces the statements at a place by a line, or removes them.
 
     A branch that returns is replaced with what follows, which never runs then.
     """
 
-    @lru_cache(maxsize=256)
-    def change(source: str, where: Frame) -> str | None:
+    def change(source: str) -> str | None:
         new: dict[cst.CSTNode, str] = {}
         for place in places(source, where):
             new[place.node] = write(place)

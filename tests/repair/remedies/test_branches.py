@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from pytest_graphbreak.model.items import Frame
-from pytest_graphbreak.repair.remedies.branches import TO_COND, TO_WHERE
-from pytest_graphbreak.repair.sources import UnfitError
+from pytest_graphbreak.repair.patches import UnfitError
+from pytest_graphbreak.repair.remedies.branches import to_cond, to_where
+from pytest_graphbreak.repair.remedies.tree import rewriting
 
 pytestmark = pytest.mark.once
 
@@ -74,18 +75,19 @@ VALUES: Final = ([1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [0.5, -3.0], [math.nan, 1
 
 
 @pytest.mark.parametrize("name", sorted(CHOICES))
-@pytest.mark.parametrize("change", [TO_WHERE, TO_COND], ids=["where", "cond"])
-def test_a_branch_gives_what_it_gave(name: str, change: Any) -> None:
+@pytest.mark.parametrize("write", [to_where, to_cond])
+def test_a_branch_gives_what_it_gave(name: str, write: Any) -> None:
     body, *lines = CHOICES[name]
-    line = lines[change is TO_COND]
+    line = lines[write is to_cond]
     source = "def f(x, y):\n" + "".join(f"    {text}\n" for text in body.splitlines())
     code = next(text.strip() for text in body.splitlines() if "if " in text)
-    at = Frame("a.py", "f", 0, code)
+    change = rewriting(write, Frame("a.py", "f", 0, code))
     if line.startswith("!"):
         with pytest.raises(UnfitError, match=line[1:].strip()):
-            change(source, at)
+            change(source)
         return
-    changed = change(source, at)
+    changed = change(source)
+    assert changed is not None
     assert f"    {line}\n" in changed
     compiled = torch.compile(function(changed), backend="eager", fullgraph=True)
     for dtype in (torch.float32, torch.bfloat16):
@@ -110,13 +112,14 @@ def results(run: Callable[..., Any], values: list[float], dtype: torch.dtype) ->
     return [out, *(torch.zeros_like(z) if z.grad is None else z.grad for z in (x, y))]
 
 
-@pytest.mark.parametrize("change", [TO_WHERE, TO_COND])
-def test_comments_stay(change: Any) -> None:
+@pytest.mark.parametrize("write", [to_where, to_cond])
+def test_comments_stay(write: Any) -> None:
     source = (
         "def f(x):\n    # first\n    if x.sum() > 0:  # second\n        # third\n"
         "        return x * 2  # fourth\n    # fifth\n    return x  # sixth\n"
     )
-    changed = change(source, Frame("a.py", "f", 3, "if x.sum() > 0:  # second"))
+    changed = rewriting(write, Frame("a.py", "f", 3, "if x.sum() > 0:  # second"))(source)
+    assert changed is not None
     lines = [line.strip() for line in changed.splitlines()]
     words = ("first", "second", "third", "fourth", "fifth", "sixth")
     assert [line for line in lines if line[0] == "#"] == [f"# {word}" for word in words]

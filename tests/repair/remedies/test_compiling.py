@@ -7,7 +7,6 @@ import pytest
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.remedies import compiling
-from pytest_graphbreak.repair.sources import COMPILES
 from pytest_graphbreak.repair.trial import Trial, VaryingSizes
 
 pytestmark = pytest.mark.once
@@ -27,7 +26,7 @@ BREAKS = {
 def test_a_break_has_its_setting(reason: str, code: str) -> None:
     item = Break("dynamo", reason, Frame("a.py", "f", 1, code))
     (patch,) = compiling.propose(item, Trial(Record()))
-    assert BREAKS[reason, code] in (patch.change("import torch\n", COMPILES) or "")
+    assert BREAKS[reason, code] in (patch.change("import torch\n") or "")
 
 
 def test_other_breaks_have_none() -> None:
@@ -54,7 +53,7 @@ def test_other_breaks_have_none() -> None:
 )  # fmt: skip
 def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> None:
     (patch,) = compiling.propose(ITEM, Trial(Record()))
-    assert patch.change(before, COMPILES) == after.replace("LINE", LINE)
+    assert patch.change(before) == after.replace("LINE", LINE)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,12 @@ def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> N
 )
 def test_the_calls_of_a_program_are_dynamic(line: str, wanted: str) -> None:
     head = "import torch\n\n\n"
-    assert compiling.as_dynamic(f"{head}{line}  # here\n", COMPILES) == f"{head}{wanted}  # here\n"
+    assert compiling.as_dynamic(f"{head}{line}  # here\n") == f"{head}{wanted}  # here\n"
 
 
 @pytest.mark.parametrize("line", ["re.compile('a')", "model.compile()", "x = 3"])
 def test_other_calls_stay(line: str) -> None:
-    assert compiling.as_dynamic(f"import re\n{line}\n", COMPILES) is None
+    assert compiling.as_dynamic(f"import re\n{line}\n") is None
 
 
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x, batch): return x\n\n\nfor x, y in data:\n"
@@ -96,7 +95,7 @@ def test_a_size_is_marked_by_one_line(
     varies = [VaryingSizes(["x", "batch"], {argument: dims})]
     patches = list(compiling.recompiles(Trial(Record(), varies=varies)))
     before = f"{HEAD}    {call}\n"
-    texts = [patch.change(before, COMPILES) for patch in patches[2:]]
+    texts = [patch.change(before) for patch in patches[2:]]
     line = f"    torch._dynamo.mark_dynamic({marked})\n"
     wanted = [f"{HEAD}{line}    {call}\n"] if marked else [None] if argument == "x" else []
     assert texts == wanted

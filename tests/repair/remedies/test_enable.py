@@ -7,8 +7,8 @@ import pytest
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.remedies import enable
-from pytest_graphbreak.repair.sources import Site
-from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.remedies.tree import rewriting
+from pytest_graphbreak.repair.trial import Site, Trial
 
 pytestmark = pytest.mark.once
 
@@ -39,12 +39,12 @@ HEAD = "import torch\nfrom torch.compiler import disable\n\n\n"
     ],
 )
 def test_a_function_is_compiled_again(name: str, text: str, wanted: str) -> None:
-    assert enable.enable(HEAD + text, Frame("a.py", name, 0, "")) == HEAD + wanted
+    assert enable.enabling(name)(HEAD + text) == HEAD + wanted
 
 
 def test_what_another_library_disables_stays() -> None:
     text = "from other import disable\n\n\n@disable\ndef f(x): pass\n"
-    assert enable.enable(text, Frame("a.py", "f", 0, "")) is None
+    assert enable.enabling("f")(text) is None
 
 
 def test_a_hook_is_found_whose_call_is_torchs_own_line(tmp_path: object) -> None:
@@ -65,4 +65,4 @@ def test_a_hook_is_found_whose_call_is_torchs_own_line(tmp_path: object) -> None
 def test_an_explicit_break_goes() -> None:
     source = "def f(x):\n    y = x + 1\n    torch._dynamo.graph_break()\n    return y\n"
     where = Frame("a.py", "f", 3, "torch._dynamo.graph_break()")
-    assert enable.without_break(source, where) == "def f(x):\n    y = x + 1\n    return y\n"
+    assert rewriting(enable.no_break, where)(source) == "def f(x):\n    y = x + 1\n    return y\n"
