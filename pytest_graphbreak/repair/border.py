@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.repair.calls import CallResult
+from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.comparison import CompareOrder, Comparison, ValueDifference
 from pytest_graphbreak.repair.inputs import OWN
 from pytest_graphbreak.repair.raised import Raised
@@ -65,7 +66,7 @@ class ProgramRun(Struct, frozen=True):
     error: str | None = None
 
 
-def work(ordered: Plain, _: Any) -> Plain:
+def work(ordered: Plain, _: Go) -> Plain:
     """Carry out a ``CompareOrder``; no target is run for it, so ``go`` is not called."""
     order = msgspec.convert(ordered, CompareOrder)
     saved = [torch.load(file, weights_only=False) for file in order.results]

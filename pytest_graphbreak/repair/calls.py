@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 from msgspec import Struct, field
-from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map
 
-from pytest_graphbreak.repair.objects import Put, Reached
+from pytest_graphbreak.repair.objects import PutBack, Reached
 from pytest_graphbreak.repair.raised import Raised
-from pytest_graphbreak.repair.surroundings import log_lines
 from pytest_graphbreak.repair.values import Flat, Lines, flatten, is_lazy, named
 
 Shape = tuple[int, ...]
@@ -77,6 +75,34 @@ def varying(calls: Sequence[Shapes]) -> dict[str, list[int]]:
     return dims
 
 
+# Copies of what a call is given. On a lazy device (``values``) each copy is a graph.
+
+
+def store(value: Any) -> Any:
+    """Return inputs for later calls, while the program runs: lazy ones as they are, no copies.
+
+    Nor is a leaf with gradients copied, since its gradient comes later.
+    """
+
+    def kept(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or is_lazy(leaf):
+            return leaf
+        return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
+
+    return tree_map(kept, value)
+
+
+def copy_of(value: Any) -> Any:
+    """Return a copy of stored inputs for one call, which may change them in place."""
+    return tree_map(_copy, value)
+
+
+def _copy(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad)  # a leaf, without its history
+
+
 class CallResult(Struct, frozen=True):
     """What a call gave: its result and its arguments afterwards, or what it raised.
 
@@ -118,7 +144,7 @@ class CompiledCall(Struct):
     """The longest time in seconds of a call of the program's own."""
     objects: Reached = field(default_factory=lambda: Reached({}))
     """All that it reaches before its first call."""
-    put_back: Put = lambda: None
+    put_back: PutBack = lambda: None
     """Gives all of it the values from before its first call."""
 
     @property
@@ -144,16 +170,6 @@ def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             is_dense = isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
             if is_dense and leaf.numel() and not is_lazy(leaf):
                 yield leaf.untyped_storage().data_ptr(), f"{name} {number}"
-
-
-@contextlib.contextmanager
-def silence() -> Iterator[list[str]]:
-    """Yield the lines that are printed and logged in the block, which are not shown."""
-    lines: list[str] = []
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), log_lines() as logged:
-        yield lines
-    lines += [*out.getvalue().splitlines(), *err.getvalue().splitlines(), *logged]
 
 
 @contextlib.contextmanager

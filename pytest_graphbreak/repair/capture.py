@@ -11,29 +11,33 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import torch
 from msgspec.structs import replace
 from torch.utils._pytree import tree_map
 
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.repair.calls import (
     CallResult,
     CompiledCall,
     Dims,
     Shapes,
+    copy_of,
     parameters,
     result_of,
     shapes_of,
-    silence,
+    store,
     tensors_of,
     varying,
 )
+from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.raised import raised_by, store_error
-from pytest_graphbreak.repair.surroundings import seed, steady_random
+from pytest_graphbreak.repair.raised import raised_by
+from pytest_graphbreak.repair.surroundings import seed, silence, steady_random
 from pytest_graphbreak.repair.trial import VaryingSizes
-from pytest_graphbreak.repair.values import TensorLeaf, copy_of, settle, store
+from pytest_graphbreak.repair.values import TensorLeaf, settle
 
 MOST_BYTES: Final = 2**30
 """The size of the results of calls that are kept."""
@@ -100,11 +104,25 @@ class Capture:
                 return lambda function: compile(function, **options)
             return self._compile(model, options)
 
+        if not self._codegen:
+            _skip_codegen()
         torch.compile = compile
         try:
             yield
         finally:
             torch.compile = self._of_torch
+
+    def run_uncompiled(self, go: Go, context: AbstractContextManager[None]) -> Plain:
+        """Run a target without its compiler, in a context; return what ``go`` does."""
+
+        @contextlib.contextmanager
+        def window() -> Iterator[None]:
+            seed()
+            with torch.compiler.set_stance("force_eager"), context:
+                yield
+
+        with self.install():
+            return go(window)
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -249,21 +267,18 @@ class Capture:
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
 
 
-def uncompiled(
-    go: Callable[[Callable[[], Any]], dict[str, Any] | None], capture: Capture, context: Any
-) -> dict[str, Any]:
-    """Run a target without its compiler, in a context; return what it raised."""
-    answer: dict[str, Any] = {}
+def _skip_codegen() -> None:
+    """Run the graphs that inductor would generate code for as the backend ``aot_eager`` does.
 
-    @contextlib.contextmanager
-    def window() -> Iterator[None]:
-        seed()
-        with store_error(answer), torch.compiler.set_stance("force_eager"), context:
-            yield
+    No C++ and no Triton is compiled. ``eager`` would take less time still, but Dynamo compiles
+    again for other floats then than it does where AOTAutograd makes them tensors (torch 2.13).
+    """
+    from torch._dynamo.backends.debugging import aot_eager
 
-    with capture.install():
-        answer.update(go(window) or {})
-    return answer
+    def compiled(self: Any, model: Any, inputs: Any, **options: Any) -> Any:
+        return aot_eager(model, inputs)
+
+    torch._TorchCompileInductorWrapper.__call__ = compiled
 
 
 def _plain_option(option: Any) -> Any:

@@ -1,7 +1,9 @@
-"""Runs a script or a test in a process of its own, for an order of a bench.
+"""Runs a script or a test in the process that a ``Bench`` has started for an order.
 
-Each order has what ``trial.Bench.run`` fills in (the ``path`` and ``test`` of the target, its
-``arguments``, ``cwd``, ``replaced``), and its ``kind``: the module that carries it out.
+``work`` is called first. It prepares the process, and hands the order to the module that is its
+``kind``, together with ``go``. That module calls ``go`` with a window: the target runs, with the
+window around what counts, the whole script or the call phase of the test. What the target raises
+is in what ``go`` returns, as parts of an answer.
 """
 
 from __future__ import annotations
@@ -13,35 +15,42 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pluggy import HookimplMarker
 
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.repair.raised import store_error
 from pytest_graphbreak.repair.sources import read
+from pytest_graphbreak.repair.trial import Order
 
 hookimpl: Final = HookimplMarker("pytest")
 """``pytest.hookimpl``, without pytest, which a script does not need."""
 _replaced: Final[dict[str, str]] = {}
 """Files that are imported or run, and others that are read in their place."""
-_ORDERS: Final = ("measure", "border", "cut", "exporting")
-"""The modules that carry out an order: ``work(order, go)``, where ``go`` runs the target."""
+_KINDS: Final = ("measure", "border", "cut", "exporting")
+"""The modules that carry out an order, each by its ``work(order, go)``."""
+Window = Callable[[], AbstractContextManager[None]]
+Go = Callable[[Window], Plain]
 
 
-def work(order: Plain) -> Plain:
-    """Carry out an order of ``trial``, and return the answer."""
-    os.chdir(order["cwd"])
-    target = Path(order["path"])
-    sys.argv = [str(target), *order["arguments"]]
-    # As Python sets it for a script.
-    sys.path[0] = str(target.resolve().parent)
-    _replaced.update({os.path.realpath(old): new for old, new in order["replaced"].items()})
+def work(ordered: Plain) -> Plain:
+    """Carry out an ``Order``, and return the answer."""
+    order = msgspec.convert(ordered, Order)  # what its kind adds is for the module of the kind
+    os.chdir(order.cwd)
+    sys.argv = [order.path, *order.arguments]
+    sys.path[0] = str(Path(order.path).resolve().parent)  # as Python sets it for a script
+    _replaced.update({os.path.realpath(old): new for old, new in order.replaced.items()})
     if _replaced:
         _replace()
-    assert order["kind"] in _ORDERS  # it is imported by this name
-    module = importlib.import_module(f"pytest_graphbreak.repair.{order['kind']}")
-    answer: Plain = module.work(order, lambda window: go(order, window))
+    assert order.kind in _KINDS  # it is imported by this name
+    # Only now, when the path is the program's: these modules import torch.
+    module = importlib.import_module(f"pytest_graphbreak.repair.{order.kind}")
+    run = _test if order.test else _script
+    answer: Plain = module.work(ordered, lambda window: run(order, window))
     return answer
 
 
@@ -73,30 +82,25 @@ def _contents(path: str) -> bytes:
     return Path(new).read_bytes()
 
 
-def go(order: Plain, window: Callable[[], Any]) -> Plain | None:
-    """Run the target and enter ``window`` around what counts; return what a test adds."""
-    if order["test"]:
-        return _test(order, window)
-    _script(order, window)
-    return None
-
-
-def _script(order: Plain, window: Callable[[], Any]) -> None:
-    """Run a file as Python does: as ``__main__``; ``work`` put its directory on the path."""
-    path = order["path"]
+def _script(order: Order, window: Window) -> Plain:
+    """Run a file as Python does, as ``__main__``, in the window."""
     module = types.ModuleType("__main__")
-    module.__file__ = path
+    module.__file__ = order.path
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
-    with window():
-        code = compile(_contents(path), path, "exec", dont_inherit=True)
+    ended: Plain = {}
+    with window(), store_error(ended):
+        code = compile(_contents(order.path), order.path, "exec", dont_inherit=True)
         exec(code, module.__dict__)
+    return ended
 
 
 class _Watch:
-    """A plugin of pytest that measures the call phase of one test, and notes why it did not run."""
+    """A plugin of pytest that opens the window in the call phase, and notes why there was none."""
 
-    def __init__(self, window: Callable[[], Any]) -> None:
+    def __init__(self, window: Window) -> None:
+        self.ended: Plain = {}
+        """What the test raised."""
         self.calls = 0
         """How many tests were called: several have this id if it lacks their parameters."""
         self.reports: list[str] = []
@@ -123,28 +127,27 @@ class _Watch:
 
     @hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> Iterator[None]:
-        # The window keeps a failure to itself (``store_error``): what the test did is the question.
-        with self._window():
+        # A test that fails is a passed one for pytest: its failure is in the answer.
+        with self._window(), store_error(self.ended):
             yield
         self.calls += 1
 
 
-def _test(order: Plain, window: Callable[[], Any]) -> Plain:
-    """Run one test with pytest, and measure its call phase."""
+def _test(order: Order, window: Window) -> Plain:
+    """Run one test with pytest, its call phase in the window."""
     import pytest
 
     watch = _Watch(window)
-    nodeid = f"{order['path']}::{order['test']}"
     # As if the file were run: a file that ``fix`` writes does nothing if it is imported.
     program = sys.modules["__main__"] = types.ModuleType("__main__")
-    program.__file__ = os.path.abspath(order["path"])
+    program.__file__ = os.path.abspath(order.path)
     sys.path.append(os.getcwd())  # last on the path, for modules only found there
     options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
     options.append("--assert=plain")  # else pytest reads the file itself, not what replaces it
-    code = pytest.main([*options, nodeid], plugins=[watch])
+    code = pytest.main([*options, f"{order.path}::{order.test}"], plugins=[watch])
     if watch.calls == 1:
-        return {"warnings": watch.warnings}
+        return {**watch.ended, "warnings": watch.warnings}
     why = "; ".join(watch.reports) or f"pytest ended with {int(code)}"
     if watch.calls > 1:
         why = f"{watch.calls} tests have this id; give one of them, with its [parameters]"
-    return {"error": why}
+    return {**watch.ended, "error": why}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,21 +22,20 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.repair.capture import Capture, uncompiled
-from pytest_graphbreak.repair.writing import CutFunction
+from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.child import Go
+from pytest_graphbreak.repair.writing import CutFunction, CutOrder
 
 _LONGEST = 400
 """The number of characters of arguments that are written into a script."""
 
 
-def work(order: Plain, go: Callable[[Callable[[], Any]], Any]) -> Plain:
-    """Run the target and cut out the functions in ``order["cut"]``: pairs of file and function."""
+def work(ordered: Plain, go: Go) -> Plain:
+    """Carry out a ``CutOrder``; of each function the answer has a ``CutFunction``."""
     capture = Capture()
-    cutter = _FrameCutter(
-        {tuple(pair) for pair in order["cut"]}, Path(order["folder"]), capture, order["path"]
-    )
+    cutter = _FrameCutter(msgspec.convert(ordered, CutOrder), capture)
     # What it raises is dropped: the run before has told it. What was cut until then is used.
-    uncompiled(go, capture, cutter.looking())
+    capture.run_uncompiled(go, cutter.looking())
     return {"cuts": msgspec.to_builtins(cutter.cuts)}
 
 
@@ -46,16 +45,14 @@ class _FrameCutter:
     ``looking`` is open while the program runs; Python then calls ``look`` for each of its calls.
     """
 
-    def __init__(
-        self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
-    ) -> None:
+    def __init__(self, order: CutOrder, capture: Capture) -> None:
         self.cuts: dict[str, CutFunction] = {}
         """By ``file``, a line end, and ``function``: an answer is JSON, whose keys are texts."""
-        self._wanted = functions
+        self._wanted = {*order.functions}
         self._places = places(Path.cwd())
-        self._folder = folder
+        self._folder = Path(order.folder)
         self._capture = capture
-        self._program = Path(program).resolve()
+        self._program = Path(order.path).resolve()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
         """File and function of all code that was called, or None if it is not wanted."""
 

@@ -18,16 +18,19 @@ from pytest_graphbreak.layers.dynamo.events import UNKNOWN
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.items import NOWHERE, Break
 from pytest_graphbreak.model.places import Places, places
-from pytest_graphbreak.repair.calls import CompiledCall, mode
-from pytest_graphbreak.repair.capture import Capture, uncompiled
+from pytest_graphbreak.repair.calls import CompiledCall, copy_of, mode
+from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.raised import user_frames
-from pytest_graphbreak.repair.values import copy_of
 
 
-def work(order: Plain, go: Callable[[Callable[[], Any]], Any]) -> Plain:
-    """Run the target uncompiled, then export each compiled callable with its first inputs."""
+def work(_: Plain, go: Go) -> Plain:
+    """Run the target uncompiled, then export each compiled callable with its first inputs.
+
+    ``graphbreak export`` orders it. The order says no more than what the target is.
+    """
     capture = Capture()
-    answer = uncompiled(go, capture, nullcontext())
+    answer = capture.run_uncompiled(go, nullcontext())
     if "error" in answer:
         return answer
     namer, exports = places(Path.cwd()), []

@@ -14,8 +14,7 @@ import torch
 from msgspec import Struct
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pytest_graphbreak.repair.calls import Dims, tensors_of
-from pytest_graphbreak.repair.values import copy_of
+from pytest_graphbreak.repair.calls import Dims, copy_of, tensors_of
 
 # The kinds of inputs, as reports name them.
 OWN: Final = "the first inputs again"

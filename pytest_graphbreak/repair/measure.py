@@ -1,18 +1,17 @@
 """Counts what a program compiles, keeps what it gives, and calls it with drawn inputs.
 
-``child`` hands ``work`` its order and ``go``, which runs the target and enters the window that it
-is given around what counts: a whole script, or the call phase of a test.
+``child`` calls ``work``. In its window observers count, and ``Capture`` notes the compiled calls.
+At its end, when all is counted, the results of the program are saved, and its calls made again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +25,13 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.border import Results
 from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.drawing import Drawing
 from pytest_graphbreak.repair.objects import Reached
 from pytest_graphbreak.repair.raised import ENDLESS, store_error
 from pytest_graphbreak.repair.surroundings import (
     WrittenFiles,
+    inductor_random_as_eager,
     log_lines,
     plain_warnings,
     seed,
@@ -45,39 +46,35 @@ ROUNDS: Final = 4
 """How often the calls of a program are made again, to see whether it is steady."""
 
 
-def work(ordered: Plain, go: Callable[[Any], Plain | None]) -> Plain:
+def work(ordered: Plain, go: Go) -> Plain:
     """Carry out a ``MeasureOrder``; the answer has fields of a ``Trial``."""
     order = msgspec.convert(ordered, MeasureOrder)
     program = _Program(order)
     answer: Plain = {}
     if order.results:
-        _same_random()
-    if not order.codegen:
-        _skip_codegen()
+        inductor_random_as_eager()
 
     @contextmanager
     def window() -> Iterator[None]:
         seed()
         start, seen = _sizes_of_output(), None
-        ended: Plain = {"error": None}
         program.begin()
         try:
             with observe() as seen, log_lines() as lines, plain_warnings():
-                with store_error(ended):
-                    yield
+                yield
                 wait(pending=False)
         finally:
             if seen is not None:
                 answer["record"] = seen.record.to_dict()
         output = [*zip(start, _sizes_of_output(), strict=True)]
-        answer.update(output=output, logged=lines, **ended, **_calls(program.capture))
+        answer.update(output=output, logged=lines, **_calls(program.capture))
         if order.results:
             answer.update(program.results())
 
     seed()  # also for what the import of a test's module makes
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
     with program.capture.install():
-        answer.update(go(window) or {})
+        answer.update(go(window))
     answer["sites"] = _sites(answer.get("record") or {})
     return answer
 
@@ -187,7 +184,7 @@ class _Program:
         """Make the calls of the program again, and return what each round compiled."""
         rounds = Rounds()
         for _ in range(ROUNDS):
-            ended: Plain = {"error": None}
+            ended: Plain = {}
             with observe() as seen, store_error(ended):
                 self.capture.repeat()
                 wait(pending=False)
@@ -196,8 +193,8 @@ class _Program:
             eager = [item for item in record.eager if item.layer == "dynamo"]
             rounds.limit += sum(advice.name(item) == "limit" for item in eager)
             rounds.eager += len(eager)
-            if ended["error"] is not None:
-                rounds.raised = ended["error"]
+            rounds.raised = ended.get("error", "")
+            if rounds.raised:
                 break
         return rounds
 
@@ -236,28 +233,6 @@ def _device() -> str:
         return str(runtime.device_type() or "") if runtime is not None else ""
     except Exception:
         return ""
-
-
-def _same_random() -> None:
-    """Use eager's random numbers in inductor too, since its own would differ."""
-    if importlib.util.find_spec("torch._inductor") is not None:
-        import torch._inductor.config as config
-
-        config.fallback_random = True
-
-
-def _skip_codegen() -> None:
-    """Run the graphs that inductor would generate code for as the backend ``aot_eager`` does.
-
-    No C++ and no Triton is compiled. ``eager`` would take less time still, but Dynamo compiles
-    again for other floats then than it does where AOTAutograd makes them tensors (torch 2.13).
-    """
-    from torch._dynamo.backends.debugging import aot_eager
-
-    def compiled(self: Any, model: Any, inputs: Any, **options: Any) -> Any:
-        return aot_eager(model, inputs)
-
-    torch._TorchCompileInductorWrapper.__call__ = compiled
 
 
 def _sites(record: Plain) -> dict[str, list[str]]:

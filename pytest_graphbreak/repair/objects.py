@@ -6,11 +6,13 @@ since a patch may give them to other variables.
 
 How far it is followed depends on whose a file is:
 
-- written, by the user or in an installed package, not in torch or Python (``Places.is_written``):
-  what its functions close over, and their defaults;
-- of the program, so written or ``__main__`` (``_is_of_program``): its classes and their objects;
-- the user's own, so written and not installed (``_is_own``): variables of its module, and those
-  that its functions use.
+| is looked into | the user's | an installed package's | of torch or Python |
+| --- | --- | --- | --- |
+| variables of the module, that a function uses | yes | no | no |
+| what a function closes over, and its defaults | yes | yes | no |
+| classes and their objects | yes | yes | modules, optimizers |
+
+The first column is ``_is_own``, the first two are "written" (``Places.is_written``).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _OF_MODULES: Final = {*vars(torch.nn.Module())} - {"training"}
 """The attributes that each module has, of torch's own."""
 _MOST: Final = 20_000
 """The number of objects that are looked at."""
-Put = Callable[[], None]
+PutBack = Callable[[], None]
 """Gives everything that was reached the values back that it had."""
 
 
@@ -95,7 +97,7 @@ class Reached:
                 flat[name] = flatten(value, opened=False)
         return flat
 
-    def keep(self) -> Put:
+    def keep(self) -> PutBack:
         """Note all values, and return what sets them again."""
         spaces = [vars(part) for part in self._parts() if hasattr(part, "__dict__")]
         modules = [part for part in self._parts() if isinstance(part, torch.nn.Module)]
@@ -159,12 +161,12 @@ class Reached:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.ModuleType):
-            is_own = name and self._is_own(getattr(value, "__file__", ""))
+            is_own = name and self._is_own(getattr(value, "__file__", None) or "")
             return _members(value.__name__, value) if is_own else []
         if isinstance(value, type):
-            return _members(f"class {value.__name__}", value) if self._is_of_program(value) else []
+            return _members(f"class {value.__name__}", value) if self._is_written(value) else []
         is_module = isinstance(value, torch.nn.Module)
-        if is_module or self._is_of_program(type(value)) or _has_state(value):
+        if is_module or self._is_written(type(value)) or _has_state(value):
             return self._owner(value)
         return []
 
@@ -215,17 +217,14 @@ class Reached:
             ]
         return [("", part) for part in attributes(value).values()]
 
-    def _is_of_program(self, kind: type) -> bool:
-        """Return whether a class is defined in ``__main__`` or in a written file."""
+    def _is_written(self, kind: type) -> bool:
+        """Return whether a class is of the user or of an installed package."""
         module = sys.modules.get(kind.__module__)
-        file = getattr(module, "__file__", None) or ""
-        return kind.__module__ == "__main__" or self._places.is_written(file)
+        return self._places.is_written(getattr(module, "__file__", None) or "")
 
-    def _is_own(self, file: str | None) -> bool:
+    def _is_own(self, file: str) -> bool:
         """Return whether a file is the user's, and not that of an installed package."""
-        return (
-            bool(file) and "site-packages" not in str(file) and self._places.is_written(str(file))
-        )
+        return self._places.is_written(file) and not self._places.is_installed(file)
 
 
 def _values_of(name: str, owner: Any, weights: bool) -> dict[str, Any]:

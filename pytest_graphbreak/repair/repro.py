@@ -24,7 +24,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import lazy
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
-from pytest_graphbreak.repair.writing import WHOLE, CutFunction, Writer
+from pytest_graphbreak.repair.writing import WHOLE, CutFunction, CutOrder, Writer
 from pytest_graphbreak.text import files
 
 MOST_TRIES = 5
@@ -102,7 +102,7 @@ class Repro:
             for frame in (*item.stack, item.where)
             if frame.function not in ("", "<module>")
         }
-        order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
+        order = CutOrder(functions=sorted(functions), folder=str(folder))
         answer, _ = self._bench.run(self._target, order)
         return msgspec.convert(answer.get("cuts") or {}, dict[str, CutFunction])
 

@@ -7,13 +7,15 @@ Python opens: not what native code writes (``torch.save``), nor other processes.
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import logging
 import os
 import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,14 @@ def seed(number: int = 0) -> None:
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number)
+
+
+def inductor_random_as_eager() -> None:
+    """Use eager's random numbers in inductor too, since its own would differ."""
+    if importlib.util.find_spec("torch._inductor") is not None:
+        import torch._inductor.config as config
+
+        config.fallback_random = True
 
 
 def steady_random() -> None:
@@ -130,6 +140,16 @@ def log_lines() -> Iterator[list[str]]:
         yield lines
     finally:
         logging.Logger.handle = handle  # type: ignore[method-assign]
+
+
+@contextmanager
+def silence() -> Iterator[list[str]]:
+    """Yield the lines that are printed and logged in the block, which are not shown."""
+    lines: list[str] = []
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), log_lines() as logged:
+        yield lines
+    lines += [*out.getvalue().splitlines(), *err.getvalue().splitlines(), *logged]
 
 
 @contextmanager

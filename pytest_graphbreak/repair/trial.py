@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.items import Frame
@@ -107,12 +107,25 @@ _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds", "var
 """The keys of an answer that a trial has as they are; the others become objects."""
 
 
-class MeasureOrder(Struct, frozen=True, kw_only=True):
-    """What ``measure`` is to do with a target (``path``, ``test``: ``Bench.run`` fills them in)."""
+class Order(Struct, frozen=True, kw_only=True):
+    """What a process is to do with a target: ``child`` runs that, a module named ``kind`` the rest.
 
-    kind: str = "measure"
+    ``Bench.run`` fills in all but ``kind`` and ``replaced``.
+    """
+
+    kind: str
     path: str = ""
     test: str = ""
+    arguments: Sequence[str] = ()
+    cwd: str = ""
+    replaced: Mapping[str, str] = {}
+    """Files of the program, and others that ``child`` reads in their place."""
+
+
+class MeasureOrder(Order, frozen=True, kw_only=True):
+    """The order to count what a target compiles, and to keep what it gives (``measure``)."""
+
+    kind: str = "measure"
     results: str = ""
     """The file for what the run gives (``border.Results``); without one, graphs alone count."""
     left_out: Sequence[str] = ()
@@ -127,8 +140,6 @@ class MeasureOrder(Struct, frozen=True, kw_only=True):
     """The program gets other results than its calls give, to see whether it shows them."""
     sizes_as: tuple[bool | None, Mapping[str, Sequence[int]]] | None = None
     """``dynamic`` of ``torch.compile``, and the dimensions to mark by argument; None: as it is."""
-    replaced: Mapping[str, str] = {}
-    """Files of the program, and others that ``child`` reads in their place."""
 
 
 class Bench:
@@ -155,7 +166,7 @@ class Bench:
         results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
         endless = list(original.endless) if original is not None else []
         order = MeasureOrder(results=str(results or ""), left_out=endless, **options)
-        answer, out = self.run(target, msgspec.to_builtins(order), new_python=new_python)
+        answer, out = self.run(target, order, new_python=new_python)
         sites = answer.get("sites") or {}
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),
@@ -178,7 +189,7 @@ class Bench:
     def run(
         self,
         target: Target,
-        order: dict[str, Any],
+        order: Order,
         *,
         new_python: bool = False,
         counted: bool = True,
@@ -191,17 +202,14 @@ class Bench:
         """
         new_python = new_python or b"environ" in target.path.read_bytes()
         self.runs += counted
-        order = (
-            {"replaced": {}}
-            | order
-            | {
-                "path": str(target.path),
-                "cwd": os.getcwd(),
-                "test": target.test,
-                "arguments": list(target.arguments),
-            }
+        filled = structs.replace(
+            order,
+            path=str(target.path),
+            test=target.test,
+            arguments=target.arguments,
+            cwd=os.getcwd(),
         )
-        ended = self._runner.call(_WORK, order, fork=not new_python)
+        ended = self._runner.call(_WORK, msgspec.to_builtins(filled), fork=not new_python)
         out = ended.out + ended.err
         if ended.code is None:
             return {"error": f"it did not end within {self._runner.timeout:g} s"}, out

@@ -1,17 +1,10 @@
-"""Values of calls: copies of them, and values as flat lists of their leaves, each with its path.
+"""Values as they are compared: flat lists of their leaves, each with its path.
 
-No copy makes a graph that the program does not have. A tensor on a device of torch_xla is lazy: it
-may be pending, without a value until the next step, and to copy it would be a graph.
-
-| copies | of | for | a lazy tensor |
-| --- | --- | --- | --- |
-| ``store`` | inputs | later calls, which begin with them | is not copied |
-| ``copy_of`` | inputs | one call, which may change them | is copied on its device |
-| ``snapshot`` | a lazy tensor | comparing | goes to the CPU, unless it is pending |
-| ``dense`` | a tensor | comparing, as all layouts have the same form | goes to the CPU |
-
-``flatten`` takes snapshots where ``dense`` would make a graph; ``settle`` makes them dense, when
-the graphs have been counted.
+A leaf is a copy, so that later changes of the program do not matter: ``flatten`` makes it while the
+program runs, of a tensor a dense one on the CPU. A tensor on a device of torch_xla is lazy, though:
+it may be pending, without a value until the next step, and to copy it would be a graph that the
+program does not have. Such a leaf is the tensor itself, until ``settle`` makes it dense, when the
+graphs have been counted.
 """
 
 from __future__ import annotations
@@ -25,7 +18,7 @@ from typing import Any, Final
 import torch
 from msgspec import Struct
 from msgspec.structs import replace
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 Flat = list[tuple[str, Any]]
 """Each leaf of a value by its path: ``TensorLeaf``, numbers, texts, names of types."""
@@ -204,30 +197,6 @@ def _is_computed(tensor: torch.Tensor) -> bool:
     library = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     pending = getattr(library, "_check_tensor_need_materialization", None)
     return pending is not None and not any(pending([tensor]))
-
-
-def copy_of(value: Any) -> Any:
-    """Return a copy of the arguments for another call, which may change them in place."""
-    return tree_map(_copy, value)
-
-
-def _copy(leaf: Any) -> Any:
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad)  # a leaf, without its history
-
-
-def store(value: Any) -> Any:
-    """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
-    return tree_map(
-        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or is_lazy(leaf) else _same(leaf),
-        value,
-    )
-
-
-def _same(leaf: torch.Tensor) -> torch.Tensor:
-    """Return a copy, or the leaf itself if it has gradients, since its gradient comes later."""
-    return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
 
 
 def snapshot(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Order
 from pytest_graphbreak.text import files
 
 WHOLE: Final = "the whole program"
@@ -82,6 +83,14 @@ _TEST: Final = """\
             pytest.main([*options, path + {test!r}])
             of_test = (one for one in sys.modules.values() if getattr(one, "__file__", 0) == path)
             vars(program).update(vars(next(of_test, program)))"""
+
+
+class CutOrder(Order, frozen=True, kw_only=True):
+    """The order to save the arguments of functions (file and name) in a folder (``cut``)."""
+
+    kind: str = "cut"
+    functions: Sequence[tuple[str, str]]
+    folder: str
 
 
 class CutFunction(Struct, frozen=True):
