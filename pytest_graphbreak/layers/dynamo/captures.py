@@ -1,41 +1,37 @@
-"""Functions that are captured as a whole: by an export, ahead of time, or loaded.
+"""Functions that are captured as a whole: compiled ahead of time, or loaded.
 
-Such a function has no frame, and cannot break: an export that meets a break raises. One that is
-loaded (``torch.compiler.load_compiled_function``) has the one graph that was captured for it. What
-is stored (``CompileArtifacts`` of torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the
-function and no FX graph: how many operations that had is not known.
+Such a function has no frame, and cannot break. One that is loaded has the one graph that was
+captured for it. What is stored (``CompileArtifacts`` of torch/_dynamo/aot_compile.py, 2.9 to 2.15)
+has the code of the function and no FX graph: how many operations that had is not known.
+
+What torch does, and where we stand in it::
+
+    torch.compile(f).aot_compile(...)            torch.compiler.load_compiled_function(...)
+      the backend is called     -> capture         AOTCompiledFunction.deserialize -> _on_load
+      AOTCompiledFunction(...)  -> _on_init          AOTCompiledFunction(...)      -> _on_init
+
+``sensors`` makes a ``Captures`` and calls ``capture``; all else are its ``hooks``.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Mapping
-from functools import partial
 from types import CodeType, FrameType
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.events import (
-    Attempt,
-    Ended,
-    GivenUp,
-    Made,
-    Started,
-    Stopped,
-)
+from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, GivenUp, Made, Started
 from pytest_graphbreak.layers.dynamo.executions import GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
-from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
-from pytest_graphbreak.layers.dynamo.notes import Notes, stack_lines
+from pytest_graphbreak.layers.dynamo.notes import Notes
 from pytest_graphbreak.layers.dynamo.private import keep_out
-from pytest_graphbreak.layers.hooks import Hook, caller, note_hook
+from pytest_graphbreak.layers.hooks import Hook, caller
 from pytest_graphbreak.layers.notifier import NOTIFIER
-from pytest_graphbreak.model.stacks import first_line, of_traceback
+from pytest_graphbreak.model.stacks import first_line
 
 _AHEAD: Final = "functions compiled ahead of time"
-_EXPORTS: Final = "exports that are stopped"
 
 
 class Function:
@@ -48,42 +44,37 @@ class Function:
     given_up = False
 
 
-# Which function a thread compiles or loads, for the layers below Dynamo.
-#
-# ``torch.compile(...).aot_compile`` has no compile id while its backend runs, and neither has
-# ``torch.compiler.load_compiled_function``: a graph below Dynamo that comes without one belongs to
-# the function that this thread captured or began to load last, or else any thread. An engine may
-# lower parts of it, or load them, after that call and in threads of its own (vLLM).
+class _LatestFunction:
+    """The function that was captured or began to load last, for the layers below Dynamo.
 
-
-class _Latest(threading.local):
-    """What was captured or began to load last: by this thread (``here``), and by ``anyone``.
-
-    ``here`` is set on the object, which has attributes of its own in each thread; one that has set
-    nothing reads the None of the class. ``anyone`` is set on the class, so all threads share it.
+    There is no compile id while the backend of ``aot_compile`` runs, or a function is loaded: a
+    graph below Dynamo that comes without one belongs to the function that its thread captured or
+    began to load last, or else any thread. An engine may lower parts of a function, or load them,
+    after that call and in threads of its own (vLLM).
     """
 
-    here: Function | None = None
-    anyone: ClassVar[Function | None] = None
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        """Its ``function``: that of each thread, where it has begun one."""
+        self._of_any: Function | None = None
+
+    def begin(self) -> Function:
+        """Note that this thread begins to capture or to load a function."""
+        function = Function()
+        self._of_thread.function = self._of_any = function
+        return function
+
+    def get(self) -> Function | None:
+        function: Function | None = getattr(self._of_thread, "function", None)
+        return function or self._of_any
+
+    def forget(self) -> None:
+        """Forget those of all threads: what comes next is no part of them."""
+        self._of_thread = threading.local()
+        self._of_any = None
 
 
-_LATEST: Final = _Latest()
-
-
-def begin_function() -> Function:
-    """Note that this thread begins to capture or to load a function."""
-    _LATEST.here = _Latest.anyone = Function()
-    return _LATEST.here
-
-
-def latest_function() -> Function | None:
-    """Return the function that this thread, or else any, captured or began to load last."""
-    return _LATEST.here or _Latest.anyone
-
-
-def forget_function() -> None:
-    """Forget it: what comes next is no part of it."""
-    _LATEST.here = _Latest.anyone = None
+LATEST: Final = _LatestFunction()
 
 
 class _Load(NamedTuple):
@@ -104,19 +95,18 @@ class Captures:
         """How many functions were captured or loaded: they are named by it, ``capture/0``."""
         self._loads: list[_Load] = []
         """The functions that were loaded, and not given up so far."""
-        self._exports = threading.local()
-        """Its ``depth``: how many exports this thread is in."""
+        self._loading = threading.local()
+        """Its ``function``: the one that this thread is loading, as a ``Function``."""
         self.hooks: dict[names.Name, Hook] = {
-            names.AOT_LOAD: note_hook(_begin_to_load, partial(notes.sensor_failed, _AHEAD)),
-            names.AOT_FUNCTION: self._on_compiled_function,
-            names.EXPORT: self._on_export,
+            names.AOT_LOAD: self._on_load,
+            names.AOT_FUNCTION: self._on_init,
         }
 
     def attach(self, runs: GraphRuns | None) -> None:
-        # An export or a load may stand in a function that left the compiler, whose calls Dynamo
-        # compiles. ``Patch`` marks the hooks alone, so that the original may be compiled: these are
-        # what the hooks call.
-        for ours in (self._note_function, self._note_stop, Notes.guard):
+        # A load may stand in a function that left the compiler, whose calls Dynamo compiles.
+        # ``Patch`` marks the hooks alone, so that the original may be compiled: these are what the
+        # hooks call.
+        for ours in (self._note_function, Notes.guard, LATEST.begin):
             keep_out(ours)
         self.runs = runs
 
@@ -124,30 +114,30 @@ class Captures:
         """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.
 
         Loads of it that were given up are noted: an engine loads what it compiled at an earlier
-        start, finds that it is not what it can use, and compiles again (vLLM 0.32). A load is given
-        up if the same code is captured now, what was loaded is gone, and it never ran.
+        start, finds that it is not what it can use, and compiles again (vLLM 0.32).
         """
         code, values = getattr(root, "f_code", None), getattr(root, "f_locals", {})
         attempt = self._attempt(code, values, caller())
-        begin_function().name = attempt.id
+        LATEST.begin().name = attempt.id
         for load in [*self._loads]:
-            is_same = load.graph.attempt.code == attempt.code
-            is_gone = load.compiled() is None
-            if is_same and is_gone and not self._has_run(load.graph):
+            if load.graph.attempt.code == attempt.code and self._can_never_run(load):
                 load.function.given_up = True
                 self._notes.events.append(GivenUp(load.graph))
                 self._loads.remove(load)
         return attempt
 
-    def _has_run(self, graph: Made) -> bool:
-        return self.runs is not None and self.runs.has_run(graph)
+    def _can_never_run(self, load: _Load) -> bool:
+        """Return whether a function that was loaded is gone, and did not run before."""
+        has_run = self.runs is not None and self.runs.has_run(load.graph)
+        return load.compiled() is None and not has_run
 
     def _attempt(
         self, code: CodeType | None, values: Mapping[str, Any], frame: FrameType | None
     ) -> Attempt:
         attempt = Attempt(f"capture/{self._captured}", outcome="compiled", is_capture=True)
         self._captured += 1
-        attempt.above = self._notes.look_up(frame)[0]  # the stack, without the attempt on it
+        # Without a parent: a capture is an entry, whoever calls it.
+        attempt.above, _ = self._notes.look_up(frame)
         if code is not None:
             attempt.code = first_line(code)
             attempt.written = first_line(written_forward(code, values) or code)
@@ -155,7 +145,17 @@ class Captures:
         self._notes.events.extend([Started(attempt), Ended(attempt)])
         return attempt
 
-    def _on_compiled_function(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_load(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``AOTCompiledFunction.deserialize(data, ...)``."""
+        __tracebackhide__ = True
+        with self._notes.guard(_AHEAD):
+            self._loading.function = LATEST.begin()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._loading.function = None
+
+    def _on_init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
         __tracebackhide__ = True
         is_loaded = False
@@ -169,62 +169,24 @@ class Captures:
 
     def _note_function(self, compiled: Any, is_loaded: bool) -> None:
         """Note a function compiled ahead of time, which was loaded, or captured right before."""
-        artifacts = compiled._artifacts
-        # Of one that was captured: this thread has just made its graph (``aot_compile_fullgraph``).
+        # Of one that was captured: this thread has just made its graph (``aot_compile_fullgraph``),
+        # and the call of its backend counted that (``sensors``).
         graph = self._notes.thread.latest_graph
         if is_loaded:
-            frame = caller()  # the __init__ of a dataclass, which has no file
-            attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
-            # For a captured function the call of its backend counts it (``sensors``).
-            attempt.graphs = 1
-            graph = Made(attempt, 0, cached="loaded")
-            # AOT_LOAD has begun it: ``deserialize`` makes the object at its end, in this thread.
-            function = latest_function() or begin_function()
-            function.name = attempt.id
-            self._notes.events.append(graph)
-            self._loads.append(_Load(weakref.ref(compiled), graph, function))
-            NOTIFIER.listener.on_event()
+            graph = self._note_load(compiled)
         if self.runs is not None:
-            self.runs.add_ahead_of_time(compiled.fn, artifacts.backend_id, graph)
+            self.runs.add_ahead_of_time(compiled.fn, compiled._artifacts.backend_id, graph)
 
-    # An export cannot break, so it raises.
-    #
-    # From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
-    # a non-strict export never goes through Dynamo at all. So the function that all
-    # exports go through is followed (the first one imports it, each looks it up; 2.9 to 2.15),
-    # and an exception that leaves it is noted with its reason and its place. It reaches the test
-    # as it would have.
-
-    def _on_export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        depth = getattr(self._exports, "depth", 0)
-        self._exports.depth = depth + 1
-        try:
-            return original(*args, **kwargs)
-        except Exception as fault:
-            if depth == 0:  # noted once, by the outermost export
-                with self._notes.guard(_EXPORTS):
-                    self._note_stop(fault)
-            raise
-        finally:
-            self._exports.depth = depth
-
-    def _note_stop(self, fault: Exception) -> None:
-        root = _root_cause(fault)
-        stack = vars(root)["real_stack"] if has_own(root, "real_stack") else None
-        traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
-        self._notes.events.append(
-            Stopped(type(root).__name__, exception_text(root), self._notes.above(), traced)
-        )
-
-
-def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Handle ``AOTCompiledFunction.deserialize(data, ...)``, which is about to be called."""
-    begin_function()
-
-
-def _root_cause(fault: BaseException) -> BaseException:
-    """Return the first of a chain of Dynamo's exceptions; the later ones are its consequences."""
-    while (cause := fault.__cause__) is not None and has_own(cause, "real_stack"):
-        fault = cause
-    return fault
+    def _note_load(self, compiled: Any) -> Made:
+        """Note the graph of a function that was loaded."""
+        frame = caller()  # the __init__ of a dataclass, which has no file
+        attempt = self._attempt(compiled._artifacts.original_code, {}, frame and frame.f_back)
+        attempt.graphs = 1
+        graph = Made(attempt, 0, cached="loaded")
+        self._notes.events.append(graph)
+        # Where nothing was deserialized, it is not the one that was captured or loaded before.
+        function = getattr(self._loading, "function", None) or LATEST.begin()
+        function.name = attempt.id
+        self._loads.append(_Load(weakref.ref(compiled), graph, function))
+        NOTIFIER.listener.on_event()
+        return graph

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -70,29 +70,24 @@ class GuardSensor:
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 """The id of the compile that a guard is of: ``0/0: ``."""
 
-# The forms of guards that say what they looked at.
-_TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
-"""``tensor 'x' size mismatch at index 0. expected 4, actual 5``"""
-_VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
-"""``L['n'] == 2``"""
-_IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
-"""``___check_obj_id(L['mode'], 94...)``"""
-_TYPE: Final = re.compile(r"^___check_type_id\(([^,()]{1,200}),")
-"""``___check_type_id(L['x'], 94...)``"""
-_SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
-"""``2 <= L['x'].size()[0]``"""
-
-# An expression as Dynamo writes it, and its parts: ``L['self'].layers[0].scale``.
-_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
-_START: Final = re.compile(r"^[A-Za-z_]\w*")
-_STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
-
 _PLAIN: Final = (int, float, bool, str, type(None))
 """The types of values that are shown."""
 _LONGEST: Final = 40
 """The longest text of a value that is shown."""
-_MOST_SHAPES: Final = 400
-"""The most parameters of a module whose shapes are compared."""
+
+
+def compile_of(guard: str) -> str:
+    """Return the id of the compile that a guard is of, ``0/0``; empty if it does not say."""
+    match = _PREFIX.match(guard.strip())
+    return match[0].strip().rstrip(":") if match else ""
+
+
+def _text_of(guard: str) -> str:
+    """Return a guard without the id of its compile."""
+    return _PREFIX.sub("", guard.strip())
+
+
+# What the value is now, in each form of guards that says what it looked at.
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:
@@ -101,29 +96,129 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.
     """
-    text = _text_of(guard)
-    match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
-    match = match or _VALUE.match(text) or _IDENTITY.match(text) or _TYPE.match(text)
-    if match is None:
+    text = _text_of(guard).partition("  #")[0]  # without the line of code that it comes from
+    for pattern, words_of in FORMS:
+        if match := pattern.search(text):
+            source = _LOCAL.sub(r"\1", match[1].strip())
+            met = _look_up(source, values)
+            words = "" if met is NOTHING else words_of(met, match)
+            return f"{source} {words} now" if words else ""
+    return ""
+
+
+def _words_of_tensor(met: Any, match: re.Match[str]) -> str:
+    """Return what a tensor has now of what differs; the shape tells its rank, too."""
+    if not _is_plain_tensor(met):
         return ""
-    kind = match.re
-    source = _LOCAL.sub(r"\1", match[1].strip())
-    value = _look_up(source, values)
-    if kind is _TYPE:
-        return "" if value is NOTHING else f"{source} is of type {type(value).__name__} now"
-    if kind is _TENSOR or kind is _SIZE:
-        return _tensor_now(source, value, text)
-    is_plain = kind is _VALUE and type(value) in _PLAIN
-    # ``NOTHING`` is neither, so for it this is empty.
-    shown = repr(value) if is_plain else _enum_member(value)
-    return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
+    with plain_tensors():  # this keeps out the user's modes, too
+        if match["differs"] == "dispatch key set":
+            return _words_of_inference(met, match.string)
+        if match["differs"] == "dtype":
+            return f"is of {str(met.dtype).removeprefix('torch.')}"
+        if match["differs"] == "stride":
+            return f"has strides {list(met.stride())}"
+    return _words_of_shape(met, match)
 
 
-def _enum_member(value: Any) -> str:
-    """Return the name of a member of an enum (``Mode.FAST``); empty for all else."""
-    name = instance_attribute(value, "_name_")
-    is_enum = issubclass(type(type(value)), enum.EnumMeta)
-    return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
+def _words_of_inference(met: Any, text: str) -> str:
+    """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
+    # ``... mismatch. expected DispatchKeySet(CPU, AutogradCPU), actual DispatchKeySet(CPU)``: only
+    # what autograd follows has its keys. Another device has them, too, under other names, so that
+    # both sides have some: ``actual DispatchKeySet(XLA, AutogradXLA)``.
+    if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
+        return ""
+    return "is an inference tensor" if met.is_inference() else "is no inference tensor"
+
+
+def _words_of_shape(met: Any, _: re.Match[str]) -> str:
+    if not _is_plain_tensor(met):
+        return ""
+    with plain_tensors():
+        return f"has shape {list(met.shape)}"
+
+
+def _is_plain_tensor(met: Any) -> bool:
+    torch = sys.modules["torch"]
+    return type(met) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _words_of_value(met: Any, match: re.Match[str]) -> str:
+    if type(met) not in _PLAIN:
+        return _words_of_member(met, match)
+    shown = repr(met)
+    return f"is {shown}" if len(shown) <= _LONGEST else ""
+
+
+def _words_of_member(met: Any, _: re.Match[str]) -> str:
+    """Return which member of an enum it is, ``is Mode.FAST``; empty for all else."""
+    name = instance_attribute(met, "_name_")
+    is_enum = issubclass(type(type(met)), enum.EnumMeta)
+    shown = f"{type(met).__name__}.{name}" if is_enum and type(name) is str else ""
+    return f"is {shown}" if shown and len(shown) <= _LONGEST else ""
+
+
+def _words_of_type(met: Any, _: re.Match[str]) -> str:
+    return f"is of type {type(met).__name__}"
+
+
+FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[Any, re.Match[str]], str]], ...]] = (
+    # ``tensor 'x' size mismatch at index 0. expected 4, actual 5``
+    (
+        re.compile(
+            r"^tensor '(.+?)' (?P<differs>size|rank|stride|dtype|dispatch key set) mismatch"
+        ),
+        _words_of_tensor,
+    ),
+    # ``2 <= L['x'].size()[0]``
+    (re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\["), _words_of_shape),
+    # ``L['n'] == 2``
+    (re.compile(r"^([A-Za-z_][^=<>!(]*?) =="), _words_of_value),
+    # ``___check_obj_id(L['mode'], 94...)``
+    (re.compile(r"^___check_obj_id\(([^,()]{1,200}),"), _words_of_member),
+    # ``___check_type_id(L['x'], 94...)``
+    (re.compile(r"^___check_type_id\(([^,()]{1,200}),"), _words_of_type),
+)
+"""The forms of guards, and what says what the value is now."""
+
+
+# The object that an expression of Dynamo's names: ``L['self'].layers[0].scale``.
+
+_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
+_START: Final = re.compile(r"^[A-Za-z_]\w*")
+_STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
+
+
+def _look_up(source: str, values: Mapping[str, Any]) -> Any:
+    """Return the object that an expression like ``self.layers[0].scale`` names, or ``NOTHING``."""
+    start = _START.match(source)
+    if start is None or start[0] not in values:
+        return NOTHING
+    value = values[start[0]]
+    at = start.end()
+    while at < len(source):
+        step = _STEP.match(source, at)
+        if step is None:
+            return NOTHING
+        value = _take_step(value, step)
+        at = step.end()
+    return value
+
+
+def _take_step(value: Any, step: re.Match[str]) -> Any:
+    attribute, index, key = step.groups()
+    if attribute is not None:
+        return instance_attribute(value, attribute)
+    if key is not None:
+        return dict.get(value, key, NOTHING) if type(value) is dict else NOTHING
+    if type(value) in (list, tuple) and int(index) < len(value):
+        return value[int(index)]
+    return NOTHING
+
+
+# Another instance of a module, whose guards fail for that alone.
+
+_MOST_SHAPES: Final = 400
+"""The most parameters of a module whose shapes are compared."""
 
 
 class _ModuleState(NamedTuple):
@@ -173,66 +268,3 @@ def other_instance(guard: str, before: Modules, now: Modules, values: Mapping[st
         if begins_with_it or earlier.shapes != module.shapes:
             return type(values[name]).__name__
     return ""
-
-
-def compile_of(guard: str) -> str:
-    """Return the id of the compile that a guard is of, ``0/0``; empty if it does not say."""
-    match = _PREFIX.match(guard.strip())
-    return match[0].strip().rstrip(":") if match else ""
-
-
-def _text_of(guard: str) -> str:
-    """Return a guard without the id of its compile."""
-    return _PREFIX.sub("", guard.strip())
-
-
-def _tensor_now(source: str, value: Any, text: str) -> str:
-    torch = sys.modules["torch"]
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        return ""
-    with plain_tensors():  # this keeps out the user's modes, too
-        if "dispatch key set mismatch" in text:
-            return _inference_now(source, value, text)
-        if "dtype mismatch" in text:
-            return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
-        if "stride mismatch" in text:
-            return f"{source} has strides {list(value.stride())} now"
-        return f"{source} has shape {list(value.shape)} now"
-
-
-def _inference_now(source: str, value: Any, text: str) -> str:
-    """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
-    # ``... mismatch. expected DispatchKeySet(CPU, AutogradCPU), actual DispatchKeySet(CPU)``: only
-    # what autograd follows has its keys. Another device has them, too, under other names, so that
-    # both sides have some: ``actual DispatchKeySet(XLA, AutogradXLA)``.
-    if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
-        return ""
-    kind = "an inference tensor" if value.is_inference() else "no inference tensor"
-    return f"{source} is {kind} now"
-
-
-def _look_up(source: str, values: Mapping[str, Any]) -> Any:
-    """Return the object that an expression like ``self.layers[0].scale`` names, or ``NOTHING``."""
-    start = _START.match(source)
-    if start is None or start[0] not in values:
-        return NOTHING
-    value = values[start[0]]
-    at = start.end()
-    while at < len(source):
-        step = _STEP.match(source, at)
-        if step is None:
-            return NOTHING
-        value = _take_step(value, step)
-        at = step.end()
-    return value
-
-
-def _take_step(value: Any, step: re.Match[str]) -> Any:
-    attribute, index, key = step.groups()
-    if attribute is not None:
-        return instance_attribute(value, attribute)
-    if key is not None:
-        return dict.get(value, key, NOTHING) if type(value) is dict else NOTHING
-    if type(value) in (list, tuple) and int(index) < len(value):
-        return value[int(index)]
-    return NOTHING

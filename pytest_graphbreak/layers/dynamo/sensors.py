@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
+from pytest_graphbreak.layers.dynamo.breaks import BreakSensors, ExportSensor
 from pytest_graphbreak.layers.dynamo.captures import Captures
 from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
@@ -81,7 +81,12 @@ class DynamoSensors:
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
         self._guards = GuardSensor(self.notes)
-        late_hooks = {**self._captures.hooks, names.BUCKETS: self._on_bucket}
+        self._exports = ExportSensor(self.notes)
+        late_hooks = {
+            **self._captures.hooks,
+            names.EXPORT: self._exports.on_export,
+            names.BUCKETS: self._on_bucket,
+        }
         self._late = [
             *(
                 LatePatch(name.module, name.chain, hook, partial(self._cannot_install, name))
@@ -123,6 +128,7 @@ class DynamoSensors:
                 self.executions.attach()
         if can_hook:
             self._captures.attach(self.executions)
+            self._exports.attach()
             for late in self._late:
                 late.attach()
 

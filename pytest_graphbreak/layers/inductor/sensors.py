@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo import captures, private
-from pytest_graphbreak.layers.dynamo.captures import Function
+from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.dynamo.captures import LATEST, Function
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooked import do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
@@ -128,7 +128,7 @@ class InductorSensors:
     def forget(self) -> None:
         """Forget what earlier code was told of caches."""
         self._bypassed.clear()
-        captures.forget_function()
+        LATEST.forget()
 
     def _on_init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
@@ -177,7 +177,7 @@ class InductorSensors:
         code, operations = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS)
         event = InductorGraph(
             compile_id=compile_id,
-            function=None if compile_id else captures.latest_function(),
+            function=None if compile_id else LATEST.get(),
             kind=_kind(graph),
             kernels=int(graph.metrics_deltas.generated_kernel_count),
             calls=calls,

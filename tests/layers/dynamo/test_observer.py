@@ -29,7 +29,7 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
-from pytest_graphbreak.layers.dynamo import captures, sensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo import breaks, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
@@ -190,10 +190,10 @@ def test_an_error_of_the_users_stops_an_export_too() -> None:
 def test_an_export_stops_with_its_own_error_where_it_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(fault: BaseException) -> str:
+    def fails(fault: BaseException) -> BaseException:
         raise ZeroDivisionError("a bug of ours")
 
-    monkeypatch.setattr(captures, "exception_text", fails)
+    monkeypatch.setattr(breaks, "_traced_root", fails)
     with window() as seen, pytest.raises(Exception, match=r"ata-dependent|Dynamic control flow"):
         torch.export.export(Branching(), (X,), strict=True)
     (error,) = seen[0].errors
