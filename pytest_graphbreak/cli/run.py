@@ -21,9 +21,10 @@ from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
+from pytest_graphbreak.logs.writing import send_log_to
 from pytest_graphbreak.measuring import watched
 from pytest_graphbreak.measuring.measure import Measurement
-from pytest_graphbreak.measuring.script import UserProgram, send_log_to, settle_streams
+from pytest_graphbreak.measuring.script import UserProgram, settle_streams
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record

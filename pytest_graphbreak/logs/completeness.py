@@ -13,7 +13,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 
@@ -21,10 +20,8 @@ from pytest_graphbreak.layers.tt import logfile
 from pytest_graphbreak.layers.xla import debug_file
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.logs.tt import SURE
+from pytest_graphbreak.logs.writing import TORCH_LOGS
 from pytest_graphbreak.text.numbers import plural
-
-TORCH_LOGS: Final = "+dynamo,recompiles"
-"""``+dynamo`` logs graphs and graph breaks; only ``recompiles`` logs which guard failed."""
 
 
 class Completeness(Struct, frozen=True):

@@ -1,6 +1,8 @@
 """The places that a module's text names: ``loc(...)``, with ``XLA_HLO_DEBUG=1``.
 
-MLIR prints each location once, as an alias, and ops refer to aliases::
+``reading`` makes a ``Locations`` for each device graph, feeds it the lines of its first module, and
+asks for the places of its ops when the graph ends. MLIR prints each location once, as an alias, and
+ops refer to aliases::
 
     #loc1 = loc("/home/me/model.py":12:0)
     #loc5 = loc("forward"(#loc1))
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from pytest_graphbreak.text import prefixes
@@ -50,7 +52,7 @@ Place = tuple[str, int, str]
 
 
 class Locations:
-    """The places of one graph, from the lines of its first module."""
+    """The places of one graph: ``feed`` it lines, then ask."""
 
     def __init__(self) -> None:
         self._aliases: dict[str, str] = {}
@@ -74,7 +76,7 @@ class Locations:
         """Return how many kinds of ops each line has, and the path of the module most are in."""
         places: Counter[Place] = Counter()
         modules: Counter[str] = Counter()
-        innermost: dict[str, Place | None] = {}
+        stacks = _Stacks(self._aliases, is_user)
         for body in self._aliases.values():
             match = _NAMED.match(body)
             if match is None:
@@ -84,7 +86,7 @@ class Locations:
                 places[file, int(packed["line"]), prefixes.text(packed["name"])] += 1
                 modules[_module(packed["modules"] or "")] += 1
             elif match[2] and _OP.match(match[1]):
-                place = self._innermost(match[2], is_user, innermost, DEPTH)
+                place = stacks.innermost(match[2])
                 if place is not None:
                     places[place] += 1
         if not places:
@@ -107,54 +109,46 @@ class Locations:
             for match in _PLAIN.finditer(body):
                 yield (prefixes.text(match[1]), int(match[2]), ""), 1
 
-    def _innermost(
-        self,
-        body: str,
-        is_user: Callable[[str], bool],
-        resolved: dict[str, Place | None],
-        depth: int,
-        name: str = "",
-    ) -> Place | None:
-        """Return the innermost frame of a location that is the user's; callsites run outwards.
 
-        ``resolved`` has the frames of aliases seen before, ``name`` is what names this location.
-        """
+class _Stacks:
+    """Finds the user's frame in the stack that a location stands for, for one module."""
+
+    def __init__(self, aliases: Mapping[str, str], is_user: Callable[[str], bool]) -> None:
+        self._aliases = aliases
+        self._is_user = is_user
+        self._resolved: dict[str, Place | None] = {}
+        """The frame of each alias that was seen before: stacks share most of theirs."""
+
+    def innermost(self, body: str, depth: int = DEPTH, name: str = "") -> Place | None:
+        """Return the innermost frame that is the user's; ``name`` is what names this location."""
         if depth == 0:
             return None
         body = body.strip()
         if reference := _REFERENCE.fullmatch(body):
-            return self._referenced(reference[1], is_user, resolved, depth - 1, name)
+            return self._referenced(reference[1], depth - 1, name)
         if match := _FILE.match(body):
             file = prefixes.text(match[1])
-            return (file, int(match[2]), name) if is_user(file) else None
+            return (file, int(match[2]), name) if self._is_user(file) else None
         if body.startswith(_CALLSITE) and body.endswith(")"):
             callee, at, caller = body[len(_CALLSITE) : -1].partition(" at ")
-            if at:
-                return self._innermost(callee, is_user, resolved, depth - 1) or self._innermost(
-                    caller, is_user, resolved, depth - 1
-                )
-        if match := _NAMED.match(body):
-            if not match[2]:
-                return None
-            return self._innermost(match[2], is_user, resolved, depth - 1, prefixes.text(match[1]))
-        return None
+            if at:  # from the callee outwards
+                return self.innermost(callee, depth - 1) or self.innermost(caller, depth - 1)
+        match = _NAMED.match(body)
+        if match is None or not match[2]:
+            return None
+        return self.innermost(match[2], depth - 1, prefixes.text(match[1]))
 
-    def _referenced(
-        self,
-        alias: str,
-        is_user: Callable[[str], bool],
-        resolved: dict[str, Place | None],
-        depth: int,
-        name: str,
-    ) -> Place | None:
-        """Return the innermost frame of the location that an alias stands for."""
+    def _referenced(self, alias: str, depth: int, name: str) -> Place | None:
+        """Return the frame of the location that an alias stands for."""
         body = self._aliases.get(alias, "")
-        if _FILE.match(body):  # several functions of one line may name it, each for itself
-            return self._innermost(body, is_user, resolved, depth, name)
-        if alias not in resolved:
-            resolved[alias] = None  # a location that contains itself ends here
-            resolved[alias] = self._innermost(body, is_user, resolved, depth)
-        return resolved[alias]
+        # A line has no name of its own: several functions name it, each for itself. All else that
+        # an alias stands for is the same wherever it is referred to.
+        if _FILE.match(body):
+            return self.innermost(body, depth, name)
+        if alias not in self._resolved:
+            self._resolved[alias] = None  # a location that contains itself ends here
+            self._resolved[alias] = self.innermost(body, depth)
+        return self._resolved[alias]
 
 
 def _module(modules: str) -> str:

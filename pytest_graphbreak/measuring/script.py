@@ -1,13 +1,13 @@
 """Runs a user's script in this process, as ``python script.py`` would.
 
-The script is ``__main__``, ``sys.argv`` and ``sys.path[0]`` are what it expects, an exception is
-shown without our frames, and the script ends with its own exit code.
+The script is ``__main__``, ``sys.argv`` and ``sys.path[0]`` are what it expects, the threads that
+it leaves behind are waited for, an exception is shown without our frames, and what ``run`` returns
+is the script's own exit code. ``graphbreak run`` calls it, with the observers on.
 """
 
 from __future__ import annotations
 
 import io
-import logging
 import os
 import runpy
 import sys
@@ -17,16 +17,11 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import thread as futures
 from contextlib import contextmanager
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.text.errors import UserError
-from pytest_graphbreak.text.files import HEADER, write
-
-TORCH_LOGS: Final = "+dynamo,recompiles"
-"""The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""
 
 _RUNNING_FILES: Final = (
     __file__,
@@ -237,65 +232,3 @@ def _wait_for_pool(workers: list[threading.Thread]) -> None:
             workers[0].join(_POLL)
     finally:
         meeting.end()
-
-
-# The log of a run.
-
-
-@contextmanager
-def send_log_to(path: str) -> Iterator[None]:
-    """Send what torch and native libraries write to standard error to a file meanwhile.
-
-    File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses nothing of it. What
-    Python code itself writes to ``sys.stderr`` still goes to the terminal. torch's log, which would
-    go there too, goes to the file; it is turned on (``TORCH_LOGS``) if the user has not set it.
-    Raises ``OSError``.
-    """
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
-    write(log, f"# {HEADER}run --log`\n".encode())
-    sys.stderr.flush()
-    saved, before = os.dup(2), sys.stderr
-    os.dup2(log, 2)
-    sys.stderr = os.fdopen(os.dup(saved), "w", 1, before.encoding, before.errors)
-    # It is not closed at the end: handlers of torch write to it until the process ends.
-    stream = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
-    unset = "TORCH_LOGS" not in os.environ
-    if unset:
-        os.environ["TORCH_LOGS"] = TORCH_LOGS
-    terminal = sys.stderr
-    torch = ImportWatch(["torch"], lambda: _redirect(terminal, stream))
-    torch.attach()
-    try:
-        yield
-    finally:
-        torch.detach()
-        if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
-            del os.environ["TORCH_LOGS"]
-        if not terminal.closed:
-            terminal.flush()
-        if sys.stderr is terminal:
-            sys.stderr = before
-        os.dup2(saved, 2)
-        os.close(saved)
-
-
-def _redirect(terminal: TextIO, log: TextIO) -> None:
-    """Make torch's own handlers, created when it is imported, write to the log.
-
-    ``sys.stderr`` may be the script's own by then: pytest captures it, and closes it.
-    """
-    for name in list(logging.Logger.manager.loggerDict):
-        if name == "torch" or name.startswith(("torch.", "torch_xla")):
-            for handler in logging.getLogger(name).handlers:
-                if getattr(handler, "stream", None) in (terminal, sys.stderr):
-                    _write_to(handler, log)
-
-
-def _write_to(handler: logging.Handler, log: TextIO) -> None:
-    if isinstance(handler, logging.StreamHandler):
-        handler.setStream(log)
-        return
-    # From 2.15 on torch's handler looks up sys.stderr at each record (torch/_logging/_internal.py).
-    kind = type(handler)
-    handler.__class__ = type(kind.__name__, (kind,), {"stream": log})
