@@ -86,7 +86,7 @@ SECTIONS: Final = (
         "of torch, torch_xla or JAX is gone in a new version: `graphbreak doctor` names it, and "
         "[versions](versions.md) has what works.",
         ("layers/*", "measuring/*", "suite/*"),
-        ("MissingName", "SettingsError", "_Busy", "errors.append", "Record"),
+        ("MissingName", "SettingsError", "Busy", "errors.append", "Record"),
     ),
 )
 """What was in an earlier section is not said again."""

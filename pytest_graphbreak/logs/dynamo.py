@@ -1,23 +1,28 @@
 """Reads Dynamo's records in a log: graphs, breaks, recompiles, functions left to eager.
 
-It makes the same objects, causes and words as the live observer. Two things that the observer sees
-are in no log: breaks that torch before 2.10 does not report, and, with ``TORCH_LOGS=+dynamo``
-alone, the guards that failed.
+``reading`` hands it the records that ``torch_lines`` found, in their order; this is the reader of
+frames, graphs and recompiles, ``dynamo_breaks`` that of the rest. It makes the same objects, causes
+and words as the live observer. Two things that the observer sees are in no log: breaks that torch
+before 2.10 does not report, and, with ``TORCH_LOGS=+dynamo`` alone, the guards that failed.
+
+A log may begin anywhere, and have only some kinds of records: so each may be the first that is read
+of its frame. Compile ids begin at ``0/0`` again where Dynamo was reset: a *round* of ids ends where
+one is begun, or announced, for the second time (``Process.begin_round``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import messages
-from pytest_graphbreak.layers.dynamo.events import Broke, Made
+from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
-from pytest_graphbreak.logs import dynamo_texts
 from pytest_graphbreak.logs.dynamo_attempts import (
+    KEPT,
     Guards,
     LoggedAttempt,
     Process,
@@ -25,16 +30,14 @@ from pytest_graphbreak.logs.dynamo_attempts import (
     is_recompile,
     parent,
 )
+from pytest_graphbreak.logs.dynamo_breaks import LONGEST, LoggedBreaks
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.torch_lines import TorchRecord
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.items import Graph, Recompile
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.stacks import Line
-
-KEPT: Final = 5_000
-"""The most graphs, recompiles and places that are kept one by one. All are counted."""
 
 _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 """The compiler function of strict torch.export (torch/_dynamo/eval_frame.py)."""
@@ -63,9 +66,8 @@ _LIMIT: Final = re.compile(
 ``   function: 'f' (/home/me/model.py:86)``."""
 _REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d{1,9})")
 """``WON'T CONVERT f /home/me/model.py line 56``"""
-_LEFT: Final = "Skipping the function and falling back to eager"
 _IN_LOOP: Final = "Skipping frame because there is a graph break"
-"""Words of a break's record, and of a record of its own, after which a frame is left to eager."""
+"""Words of a record of its own, after which a frame is left to eager."""
 
 _GRAPHBREAK: Final = re.compile(r"(?:/bin/graphbreak|/pytest_graphbreak/__main__\.py)$")
 
@@ -83,10 +85,6 @@ class LoggedGraph(NamedTuple):
 class Dynamo:
     """Collects what Dynamo logged, over all processes of a log.
 
-    ``take`` gets the records in their order, each with the state of its ``Process``. That begins a
-    new round where compile ids begin again, and forgets the older half of its attempts over
-    ``KEPT``.
-
     ``seen`` says which kinds of records there were: ``compiling`` (only with
     ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``; ``script`` is the
     outermost file of the first stack.
@@ -103,10 +101,7 @@ class Dynamo:
         self._explain = EventReader(sources)
         self._processes: dict[tuple[str, str], Process] = {}
         """By rank and process id."""
-        self._breaks: dict[tuple[str, ...], Break] = {}
-        self._places: dict[tuple[str, int], Break] = {}
-        """The first break at each file and line, as torch names them."""
-        self._eager: dict[tuple[str, ...], Eager] = {}
+        self._breaks = LoggedBreaks(self._explain)
         self._recompiles: dict[tuple[str, str], Recompile] = {}
         """By the label of the process and the name of the attempt."""
         self._graphs: list[Graph] = []
@@ -138,7 +133,7 @@ class Dynamo:
         elif match := _REFUSED.match(record.text):
             self._read_refusal(process, record, match)
         elif _IN_LOOP in record.text[:100]:
-            self._leave(process.attempts.get(record.id))
+            self._breaks.leave(process.attempts.get(record.id))
         return None
 
     def record(self) -> Record:
@@ -148,8 +143,8 @@ class Dynamo:
             graphs=self.graphs,
             recompiles=self.recompiles,
             frames=Frames(self.attempted, self.compiled),
-            breaks=self._breaks.values(),
-            eager=self._eager.values(),
+            breaks=self._breaks.breaks,
+            eager=self._breaks.eager,
             recompile_list=self._recompiles.values(),
             graph_list=self._graphs,
         )
@@ -223,42 +218,9 @@ class Dynamo:
     # Breaks, and what was left to eager
 
     def _break(self, process: Process, record: TorchRecord) -> None:
-        """Handle a graph break. Its stack is whole from torch 2.10 on; before, of its frame."""
         attempt = process.attempts.get(record.id)
-        message, traced, place = dynamo_texts.read_break(record.text)
-        why = dynamo_texts.cut_reason(messages.reason(message))
-        # Torch logs a second break at a line without its stack: it has that of the first.
-        earlier = self._places.get(place) if place else None
-        if traced or earlier is None:
-            stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
-            is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            event = Broke(attempt, "", tuple(stack), full_stack=is_whole, logged_reason=why)
-            item = self._explain.graph_break(event)
-        else:
-            item = replace(earlier, reason=why.text, id=why.id)
-        self._add_break(item, place)
-        if attempt:
-            # Only the reason of its last break is asked for, and a log has no key of a break.
-            attempt.breaks[()] = Broke(attempt, "", (), logged_reason=why)
-            process.broken = attempt
-        if _LEFT in record.text or record.text.startswith("Graph break: skip"):
-            self._leave(attempt, why.text, item.where)
-
-    def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
-        _count(self._breaks, replace(item, count=1))
-        if place and len(self._places) < KEPT:
-            self._places.setdefault(place, item)
-
-    def _leave(self, attempt: LoggedAttempt | None, why: str = "", where: Frame = NOWHERE) -> None:
-        """Note that a frame was left to eager, once for each attempt."""
-        if attempt is None:
-            item = Eager(LAYER, why, where)
-        elif attempt.in_eager:
-            return
-        else:
-            attempt.in_eager = True
-            item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
-        _count(self._eager, item)
+        self._breaks.add(attempt, record.text)
+        process.broken = attempt or process.broken
 
     def _read_refusal(self, process: Process, record: TorchRecord, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
@@ -270,7 +232,7 @@ class Dynamo:
         attempt = process.attempts.get(record.id) or process.begun_at(code)
         if attempt is None:
             attempt = LoggedAttempt.at_code(process.name(record.id), code)
-        self._leave(attempt, attempt.why_broke or dynamo_texts.last_exception(record.text))
+        self._breaks.refuse(attempt, record.text)
 
     # Recompiles
 
@@ -285,7 +247,7 @@ class Dynamo:
                 return  # both recompiles and recompiles_verbose are on
             process.begin_round()  # each id is announced once, until Dynamo is reset
         # The first is of the newest compile.
-        guards = tuple(guard[: dynamo_texts.LONGEST] for guard in _GUARD.findall(failed)[:1])
+        guards = tuple(guard[:LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
@@ -323,27 +285,10 @@ class Dynamo:
             process.add(id, attempt)
             if "tracing" in self.seen:  # else no frame is logged, and none is counted
                 self.attempted += 1
-        self._leave(attempt, messages.limit_reached(what, limit))
-
-
-_Placed = TypeVar("_Placed", Break, Eager)
-
-
-def _count(places: dict[tuple[str, ...], _Placed], item: _Placed) -> None:
-    """Count what happened at a place; of the first places it is also kept."""
-    earlier = places.get(item.key)
-    if earlier is not None:
-        places[item.key] = replace(earlier, count=earlier.count + 1)
-    elif len(places) < KEPT:
-        places[item.key] = item
+        self._breaks.leave(attempt, messages.limit_reached(what, limit))
 
 
 def _script(above: Sequence[Line]) -> str:
     """Return the file that was run: a stack's outermost module that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
-
-
-def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:
-    """Return whether a stack begins with its attempt's: torch from 2.10 on logs both together."""
-    return bool(above and stack and above[0][:2] == stack[0][:2])

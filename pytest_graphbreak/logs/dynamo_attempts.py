@@ -15,6 +15,9 @@ from pytest_graphbreak.layers.dynamo.messages import attempt_name
 from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.stacks import Line, function
 
+KEPT: Final = 5_000
+"""The most attempts, graphs, recompiles and places of a log that are kept one by one; all count."""
+
 _EVAL_FRAME: Final = "torch/_dynamo/eval_frame.py"
 
 

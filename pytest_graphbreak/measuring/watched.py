@@ -2,11 +2,17 @@
 
 The script's process sends what it observed to the one that watches: at the end of each compilation
 and at the script's end, so that the report and the verdict do not depend on how the script ends, by
-``os._exit``, by a signal, by becoming another program.
+``os._exit``, by a signal, by becoming another program. What ``cli.run`` calls, in order::
 
-The script has the terminal, the process group and the standard input of the
-command. Signals that the command gets are passed on, and if the command is
-killed so is the script.
+    the command                              the script's process
+    channel = Channel()
+    pid, mask = fork()
+    code = watch(pid, mask)                  with Reporter(channel, ...) as reporter:  the script
+    status = channel.last()                      reporter.end(status)
+    complete_record(status, code)
+
+The script has the terminal, the process group and the standard input of the command. Signals that
+the command gets are passed on, and if the command is killed so is the script.
 """
 
 from __future__ import annotations
@@ -76,7 +82,7 @@ class Channel:
         put(self._file, json.dumps(status.to_dict()).encode())
 
     def last(self) -> Status | None:
-        """Return what was sent last; None if nothing was."""
+        """Return what was sent last; None if nothing was, as by a script that was killed early."""
         with contextlib.suppress(OSError, ValueError):
             return Status.from_dict(json.loads(self._file.read_bytes()))
         return None
@@ -96,9 +102,12 @@ class Reporter(Listener):
         self._name = name
         self._process = os.getpid()
         self._lock = threading.Lock()
+        """Held by the thread that is sending."""
         self._began = time.monotonic()
         self._spent = 0.0
+        """Seconds that sending took so far."""
         self._is_over = False
+        """Whether the last status was sent: nothing may replace it."""
         self._patches: list[Patch] = []
 
     def __enter__(self) -> Reporter:

@@ -9,7 +9,7 @@ import pytest
 from pytest_graphbreak.artifacts import containers, incoming
 from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.logs import dynamo, dynamo_texts, sources
+from pytest_graphbreak.logs import dynamo_attempts, dynamo_breaks, sources
 from pytest_graphbreak.model import forms, report
 from pytest_graphbreak.report import checkout, html, markdown
 from pytest_graphbreak.text import lines, safe
@@ -38,9 +38,9 @@ MIB = 2**20
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", checkout.SLOWEST),
         ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
-        ("recompiles of a log | {} of each", dynamo.KEPT),
+        ("recompiles of a log | {} of each", dynamo_attempts.KEPT),
         ("recompiles of a log | {} of each", programs.KEPT),
-        ("a reason in a log | {} characters kept", dynamo_texts.LONGEST),
+        ("a reason in a log | {} characters kept", dynamo_breaks.LONGEST),
         ("kept, {} printed", safe.SHOWN),
         ("graphs of one test on a page | {} of a layer", html.MOST_GRAPHS),
         ("a comment on a pull request | {} characters", markdown.COMMENT),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.logs import dynamo as log
+from pytest_graphbreak.logs.dynamo_attempts import KEPT
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -320,7 +320,7 @@ User code traceback:
 
 def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     """A log has no end: the older half of what was attempted is let go, and still counted."""
-    most = log.KEPT + 200
+    most = KEPT + 200
     attempts = [writer.dynamo(f"{n}/0", f"f{n}", line=n + 1) for n in range(most)]
     late = f"{most - 1}/1"
     again = writer.dynamo(late, f"f{most - 1}", line=most)
@@ -328,7 +328,7 @@ def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     record = analyse(tmp_path, b"".join([*attempts, why, again])).record
     assert record.graphs == {"dynamo": most + 1}
     assert record.frames.attempted == most + 1
-    assert len(record.graph_list) == log.KEPT
+    assert len(record.graph_list) == KEPT
     (broke,) = record.breaks
     assert broke.where.line == most
 

@@ -260,7 +260,7 @@ def test_a_thread_in_the_middle_of_a_compilation(
     suite: Suite, sensors: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test that started it ends first. Nothing waits for ever; its graph is noted."""
-    monkeypatch.setattr("pytest_graphbreak.layers.dynamo.observer.PATIENCE", 0.2)
+    monkeypatch.setattr("pytest_graphbreak.layers.dynamo.isolation.PATIENCE", 0.2)
     suite.write(
         HELP
         + """

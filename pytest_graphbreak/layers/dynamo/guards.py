@@ -67,7 +67,7 @@ class GuardSensor:
         return value
 
 
-_PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
+_PREFIX: Final = re.compile(r"^(!?[\d/]+):\s*")
 """The id of the compile that a guard is of: ``0/0: ``."""
 
 _PLAIN: Final = (int, float, bool, str, type(None))
@@ -79,7 +79,7 @@ _LONGEST: Final = 40
 def compile_of(guard: str) -> str:
     """Return the id of the compile that a guard is of, ``0/0``; empty if it does not say."""
     match = _PREFIX.match(guard.strip())
-    return match[0].strip().rstrip(":") if match else ""
+    return match[1] if match else ""
 
 
 def _text_of(guard: str) -> str:

@@ -1,5 +1,8 @@
 """Makes Dynamo forget what earlier code compiled, and only that.
 
+The observer calls ``reset`` before a test, and ``mark`` and ``forget`` around what a fixture
+compiles inside of its window, which the window leaves out.
+
 ``torch._dynamo.reset()`` clears more than that and less: callbacks and compiled
 autograd that somebody has entered are gone after it, while the example inputs
 of the stance ``eager_then_compile`` stay, and the profile of an earlier run is
@@ -25,6 +28,32 @@ from pytest_graphbreak.layers.dynamo import private as names
 
 _DYNAMO = "torch._dynamo"
 
+PATIENCE = 5.0
+"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation."""
+
+
+class Busy(Exception):
+    """A thread of an earlier test went on compiling for as long as we waited."""
+
+
+@contextmanager
+def no_other_compiles(patience: float) -> Iterator[None]:
+    """Hold Dynamo's lock. ``reset`` takes it too, and would wait for another thread for ever.
+
+    Raises ``Busy`` where a thread goes on compiling for ``patience`` seconds.
+    Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
+    """
+    lock = importlib.import_module(f"{_DYNAMO}.convert_frame").compile_lock
+    if not lock.acquire(timeout=patience):
+        raise Busy(
+            f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "
+            f"goes on; join the threads that a test starts"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
 
 def reset() -> None:
     """Reset Dynamo as if nothing had been compiled; what was registered or entered stays so."""
@@ -48,10 +77,7 @@ class Mark(Struct, frozen=True):
 
 
 def mark() -> Mark:
-    """Return a mark that can be given to ``forget``.
-
-    An observer marks where something begins that a test's window leaves out.
-    """
+    """Return a mark that can be given to ``forget``."""
     convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},

@@ -35,11 +35,6 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
-PATIENCE = 5.0
-"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
-
-It is waited for once: until that thread has come to its end, later tests only look.
-"""
 
 
 class DynamoObserver(Observer):
@@ -91,14 +86,15 @@ class DynamoObserver(Observer):
             return
 
         def tell(fault: Exception) -> None:
-            self._is_stuck = isinstance(fault, _Busy)
+            self._is_stuck = isinstance(fault, isolation.Busy)
             notes.append(
                 f"dynamo: torch._dynamo.reset() failed before {key}, "
                 f"so its counts depend on what ran before it: {fault}"
             )
 
         with guard(tell):
-            with _no_other_compiles(0 if self._is_stuck else PATIENCE):
+            # A thread that goes on is waited for once: later tests only look.
+            with isolation.no_other_compiles(0 if self._is_stuck else isolation.PATIENCE):
                 isolation.reset()
             self._is_stuck = False
 
@@ -244,29 +240,6 @@ class DynamoWindow(EventWindow):
 
 def _is_imported() -> bool:
     return loaded(DYNAMO) is not None
-
-
-class _Busy(Exception):
-    """A thread of an earlier test went on compiling for as long as we waited."""
-
-
-@contextmanager
-def _no_other_compiles(patience: float) -> Iterator[None]:
-    """Hold Dynamo's lock. ``reset`` takes it too, and would wait for another thread for ever.
-
-    Raises ``_Busy`` where a thread goes on compiling for ``patience`` seconds.
-    Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
-    """
-    lock = importlib.import_module(f"{DYNAMO}.convert_frame").compile_lock
-    if not lock.acquire(timeout=patience):
-        raise _Busy(
-            f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "
-            f"goes on; join the threads that a test starts"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 _NOT_WATCHED = (

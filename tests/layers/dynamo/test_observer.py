@@ -29,8 +29,7 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
-from pytest_graphbreak.layers.dynamo import breaks, sensors  # noqa: E402
-from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
+from pytest_graphbreak.layers.dynamo import breaks, isolation, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.notes import Notes, ThreadState  # noqa: E402
@@ -393,16 +392,15 @@ def test_windows_of_many_threads_see_the_same_graphs() -> None:
 def test_a_thread_that_goes_on_compiling_is_waited_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    home = "pytest_graphbreak.layers.dynamo.observer"
-    monkeypatch.setattr(f"{home}.PATIENCE", 0.3)
+    monkeypatch.setattr(isolation, "PATIENCE", 0.3)
     waited: list[float] = []
 
     def no_other_compiles(patience: float) -> contextlib.AbstractContextManager[None]:
         waited.append(patience)
         return real(patience)
 
-    real = dynamo._no_other_compiles
-    monkeypatch.setattr(f"{home}._no_other_compiles", no_other_compiles)
+    real = isolation.no_other_compiles
+    monkeypatch.setattr(isolation, "no_other_compiles", no_other_compiles)
     held, release = threading.Event(), threading.Event()
 
     def compiles() -> None:
@@ -625,9 +623,13 @@ def test_a_disabled_dynamo_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         compile(clean)(X)
     assert "TORCHDYNAMO_DISABLE" in seen[0].errors[0]
     monkeypatch.delenv("TORCHDYNAMO_DISABLE")
-    with torch._dynamo.config.patch(disable=True), window() as seen:
-        pass
-    assert "torch._dynamo.config.disable" in seen[0].errors[0]
+    for setting, words in (
+        ("disable", "torch._dynamo.config.disable"),
+        ("caching_precompile", "TORCH_CACHING_PRECOMPILE=0"),  # nothing that is loaded is attempted
+    ):
+        with torch._dynamo.config.patch(setting, True), window() as seen:
+            pass
+        assert words in seen[0].errors[0]
 
 
 def test_a_dynamo_that_came_unseen_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
