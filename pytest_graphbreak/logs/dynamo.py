@@ -143,8 +143,8 @@ class Dynamo:
             graphs=self.graphs,
             recompiles=self.recompiles,
             frames=Frames(self.attempted, self.compiled),
-            breaks=self._breaks.breaks,
-            eager=self._breaks.eager,
+            breaks=self._breaks.breaks.values(),
+            eager=self._breaks.eager.values(),
             recompile_list=self._recompiles.values(),
             graph_list=self._graphs,
         )

@@ -50,18 +50,10 @@ class LoggedBreaks:
 
     def __init__(self, explain: EventReader) -> None:
         self._explain = explain
-        self._breaks: dict[tuple[str, ...], Break] = {}
-        self._eager: dict[tuple[str, ...], Eager] = {}
+        self.breaks: dict[tuple[str, ...], Break] = {}
+        self.eager: dict[tuple[str, ...], Eager] = {}
         self._places: dict[tuple[str, int], Break] = {}
         """The first break at each file and line, as torch names them."""
-
-    @property
-    def breaks(self) -> list[Break]:
-        return [*self._breaks.values()]
-
-    @property
-    def eager(self) -> list[Eager]:
-        return [*self._eager.values()]
 
     def add(self, attempt: LoggedAttempt | None, text: str) -> None:
         """Add the break of a record, which ``attempt`` met; None if the log does not have it."""
@@ -86,7 +78,7 @@ class LoggedBreaks:
             is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
             event = Broke(attempt, "", tuple(stack), full_stack=is_whole, logged_reason=why)
             shown = self._explain.graph_break(event)
-        _count(self._breaks, replace(shown, count=1))
+        _count(self.breaks, replace(shown, count=1))
         if place and len(self._places) < KEPT:
             self._places.setdefault(place, shown)
         return shown.where
@@ -94,10 +86,10 @@ class LoggedBreaks:
     def leave(self, attempt: LoggedAttempt | None, why: str = "", where: Frame = NOWHERE) -> None:
         """Add a frame that was left to eager, once for each attempt."""
         if attempt is None:
-            _count(self._eager, Eager(LAYER, why, where))
+            _count(self.eager, Eager(LAYER, why, where))
         elif not attempt.in_eager:
             attempt.in_eager = True
-            _count(self._eager, self._explain.left_to_eager(attempt, why or attempt.why_broke))
+            _count(self.eager, self._explain.left_to_eager(attempt, why or attempt.why_broke))
 
     def refuse(self, attempt: LoggedAttempt, text: str) -> None:
         """Add a function left to eager for an error that Dynamo kept to itself."""

@@ -9,7 +9,6 @@ exception that Dynamo then handles itself (up to 2.10), one in a generator by a 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping
 from functools import partial
 from inspect import getattr_static, unwrap
@@ -31,7 +30,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 from pytest_graphbreak.layers.dynamo.frames import torch_is_compiling
 from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
 from pytest_graphbreak.layers.dynamo.notes import BreakDetails, Notes, stack_lines
-from pytest_graphbreak.layers.dynamo.private import Name, keep_out
+from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.dynamo.reached import inlined_functions, live_frames
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooks import Hook, Note, argument, caller, note_hook
@@ -183,6 +182,36 @@ class BreakSensors(Struct, frozen=True):
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
             running.unlogged = _details(self._root(fault))
 
+    # An export cannot break, so it raises.
+    #
+    # From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and a non-strict
+    # export never goes through Dynamo at all. So the function that all exports go through is
+    # followed (the first one imports it, each looks it up; 2.9 to 2.15), and an exception that
+    # leaves it is noted with its reason and its place. It reaches the test as it would have.
+
+    def on_export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        thread = self._notes.thread
+        thread.exports += 1
+        try:
+            return original(*args, **kwargs)
+        except Exception as fault:
+            if thread.exports == 1:  # noted once, by the outermost export
+                with self._notes.guard("exports that are stopped"):
+                    self.note_stop(fault)
+            raise
+        finally:
+            thread.exports -= 1
+
+    def note_stop(self, fault: Exception) -> None:
+        """Note what stopped an export. It is kept out of what Dynamo compiles (``sensors``)."""
+        root = _traced_root(fault)
+        stack = vars(root)["real_stack"] if has_own(root, "real_stack") else None
+        traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
+        self._notes.events.append(
+            Stopped(type(root).__name__, exception_text(root), self._notes.above(), traced)
+        )
+
 
 _RAISING_FILES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
@@ -242,48 +271,6 @@ def _disabled_definition(trace: TracebackType | None) -> Line:
             code = getattr(unwrap(function), "__code__", None)
             return NO_CODE if code is None else first_line(code)
     return NO_CODE
-
-
-class ExportSensor:
-    """The hook around an export, which cannot break: so it raises.
-
-    From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and a non-strict
-    export never goes through Dynamo at all. So the function that all exports go through is followed
-    (the first one imports it, each looks it up; 2.9 to 2.15), and an exception that leaves it is
-    noted with its reason and its place. It reaches the test as it would have.
-    """
-
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._thread = threading.local()
-        """Its ``depth``: how many exports this thread is in."""
-
-    def attach(self) -> None:
-        # An export may stand in a function that left the compiler, whose calls Dynamo compiles.
-        for ours in (self._note_stop, Notes.guard):
-            keep_out(ours)
-
-    def on_export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        depth = getattr(self._thread, "depth", 0)
-        self._thread.depth = depth + 1
-        try:
-            return original(*args, **kwargs)
-        except Exception as fault:
-            if depth == 0:  # noted once, by the outermost export
-                with self._notes.guard("exports that are stopped"):
-                    self._note_stop(fault)
-            raise
-        finally:
-            self._thread.depth = depth
-
-    def _note_stop(self, fault: Exception) -> None:
-        root = _traced_root(fault)
-        stack = vars(root)["real_stack"] if has_own(root, "real_stack") else None
-        traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
-        self._notes.events.append(
-            Stopped(type(root).__name__, exception_text(root), self._notes.above(), traced)
-        )
 
 
 def _traced_root(fault: BaseException) -> BaseException:

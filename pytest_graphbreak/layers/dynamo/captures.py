@@ -26,7 +26,6 @@ from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, GivenUp, Made
 from pytest_graphbreak.layers.dynamo.executions import GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
 from pytest_graphbreak.layers.dynamo.notes import Notes
-from pytest_graphbreak.layers.dynamo.private import keep_out
 from pytest_graphbreak.layers.hooks import Hook, caller
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.model.stacks import first_line
@@ -101,14 +100,8 @@ class Captures:
             names.AOT_LOAD: self._on_load,
             names.AOT_FUNCTION: self._on_init,
         }
-
-    def attach(self, runs: GraphRuns | None) -> None:
-        # A load may stand in a function that left the compiler, whose calls Dynamo compiles.
-        # ``Patch`` marks the hooks alone, so that the original may be compiled: these are what the
-        # hooks call.
-        for ours in (self._note_function, Notes.guard, LATEST.begin):
-            keep_out(ours)
-        self.runs = runs
+        self.ours = (self._note_function, LATEST.begin)
+        """What the hooks call, and Dynamo is to leave alone."""
 
     def capture(self, root: Any) -> Attempt:
         """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.

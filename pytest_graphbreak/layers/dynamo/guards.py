@@ -70,6 +70,8 @@ class GuardSensor:
 _PREFIX: Final = re.compile(r"^(!?[\d/]+):\s*")
 """The id of the compile that a guard is of: ``0/0: ``."""
 
+_PROPERTIES: Final = "size|rank|stride|dtype|dispatch key set"
+"""What may differ of a tensor, as guards name it."""
 _PLAIN: Final = (int, float, bool, str, type(None))
 """The types of values that are shown."""
 _LONGEST: Final = 40
@@ -87,7 +89,7 @@ def _text_of(guard: str) -> str:
     return _PREFIX.sub("", guard.strip())
 
 
-# What the value is now, in each form of guards that says what it looked at.
+# What the first guard met.
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:
@@ -97,7 +99,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     frame's local variables.
     """
     text = _text_of(guard).partition("  #")[0]  # without the line of code that it comes from
-    for pattern, words_of in FORMS:
+    for pattern, words_of in _FORMS:
         if match := pattern.search(text):
             source = _LOCAL.sub(r"\1", match[1].strip())
             met = _look_up(source, values)
@@ -108,16 +110,18 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
 
 def _words_of_tensor(met: Any, match: re.Match[str]) -> str:
     """Return what a tensor has now of what differs; the shape tells its rank, too."""
-    if not _is_plain_tensor(met):
+    torch = sys.modules["torch"]
+    if type(met) not in (torch.Tensor, torch.nn.Parameter):
         return ""
+    differs = match.groupdict().get("differs", "size")
     with plain_tensors():  # this keeps out the user's modes, too
-        if match["differs"] == "dispatch key set":
+        if differs == "dispatch key set":
             return _words_of_inference(met, match.string)
-        if match["differs"] == "dtype":
+        if differs == "dtype":
             return f"is of {str(met.dtype).removeprefix('torch.')}"
-        if match["differs"] == "stride":
+        if differs == "stride":
             return f"has strides {list(met.stride())}"
-    return _words_of_shape(met, match)
+        return f"has shape {list(met.shape)}"
 
 
 def _words_of_inference(met: Any, text: str) -> str:
@@ -130,47 +134,30 @@ def _words_of_inference(met: Any, text: str) -> str:
     return "is an inference tensor" if met.is_inference() else "is no inference tensor"
 
 
-def _words_of_shape(met: Any, _: re.Match[str]) -> str:
-    if not _is_plain_tensor(met):
-        return ""
-    with plain_tensors():
-        return f"has shape {list(met.shape)}"
-
-
-def _is_plain_tensor(met: Any) -> bool:
-    torch = sys.modules["torch"]
-    return type(met) in (torch.Tensor, torch.nn.Parameter)
-
-
 def _words_of_value(met: Any, match: re.Match[str]) -> str:
-    if type(met) not in _PLAIN:
-        return _words_of_member(met, match)
-    shown = repr(met)
-    return f"is {shown}" if len(shown) <= _LONGEST else ""
+    return _is(repr(met)) if type(met) in _PLAIN else _words_of_member(met, match)
 
 
 def _words_of_member(met: Any, _: re.Match[str]) -> str:
     """Return which member of an enum it is, ``is Mode.FAST``; empty for all else."""
     name = instance_attribute(met, "_name_")
     is_enum = issubclass(type(type(met)), enum.EnumMeta)
-    shown = f"{type(met).__name__}.{name}" if is_enum and type(name) is str else ""
-    return f"is {shown}" if shown and len(shown) <= _LONGEST else ""
+    return _is(f"{type(met).__name__}.{name}") if is_enum and type(name) is str else ""
+
+
+def _is(shown: str) -> str:
+    return f"is {shown}" if len(shown) <= _LONGEST else ""
 
 
 def _words_of_type(met: Any, _: re.Match[str]) -> str:
     return f"is of type {type(met).__name__}"
 
 
-FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[Any, re.Match[str]], str]], ...]] = (
+_FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[Any, re.Match[str]], str]], ...]] = (
     # ``tensor 'x' size mismatch at index 0. expected 4, actual 5``
-    (
-        re.compile(
-            r"^tensor '(.+?)' (?P<differs>size|rank|stride|dtype|dispatch key set) mismatch"
-        ),
-        _words_of_tensor,
-    ),
+    (re.compile(f"^tensor '(.+?)' (?P<differs>{_PROPERTIES}) mismatch"), _words_of_tensor),
     # ``2 <= L['x'].size()[0]``
-    (re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\["), _words_of_shape),
+    (re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\["), _words_of_tensor),
     # ``L['n'] == 2``
     (re.compile(r"^([A-Za-z_][^=<>!(]*?) =="), _words_of_value),
     # ``___check_obj_id(L['mode'], 94...)``
@@ -178,7 +165,7 @@ FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[Any, re.Match[str]], str]], 
     # ``___check_type_id(L['x'], 94...)``
     (re.compile(r"^___check_type_id\(([^,()]{1,200}),"), _words_of_type),
 )
-"""The forms of guards, and what says what the value is now."""
+"""The forms of guards that say what they looked at, and what says what that is now."""
 
 
 # The object that an expression of Dynamo's names: ``L['self'].layers[0].scale``.

@@ -72,6 +72,8 @@ class ThreadState(threading.local):
     def __init__(self) -> None:
         self.running: list[Running] = []
         """A stack, since a backend may compile too."""
+        self.exports = 0
+        """How many exports it is in."""
         self.failed: Failed | None = None
         self.unsupported = BreakDetails("", None)
         """The break of the ``Unsupported`` that was made last."""

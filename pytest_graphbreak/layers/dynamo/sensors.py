@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.breaks import BreakSensors, ExportSensor
+from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.captures import Captures
 from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
@@ -48,7 +48,7 @@ from pytest_graphbreak.layers.dynamo.guards import GuardSensor
 from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
 from pytest_graphbreak.layers.dynamo.notes import Failed, Notes, Running
 from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
-from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.dynamo.private import Name, keep_out
 from pytest_graphbreak.layers.dynamo.stances import stance_sensor
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, LatePatch, Patch, argument, caller
@@ -81,10 +81,9 @@ class DynamoSensors:
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
         self._guards = GuardSensor(self.notes)
-        self._exports = ExportSensor(self.notes)
         late_hooks = {
             **self._captures.hooks,
-            names.EXPORT: self._exports.on_export,
+            names.EXPORT: self._breaks.on_export,
             names.BUCKETS: self._on_bucket,
         }
         self._late = [
@@ -127,8 +126,12 @@ class DynamoSensors:
             with self.notes.guard("runs of graphs"):
                 self.executions.attach()
         if can_hook:
-            self._captures.attach(self.executions)
-            self._exports.attach()
+            self._captures.runs = self.executions
+            # An export or a load may stand in a function that left the compiler, whose calls Dynamo
+            # compiles. ``Patch`` marks the hooks alone, so that the original may be compiled: these
+            # are what the hooks call.
+            for ours in (*self._captures.ours, self._breaks.note_stop, Notes.guard):
+                keep_out(ours)
             for late in self._late:
                 late.attach()
 
