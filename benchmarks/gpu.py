@@ -338,7 +338,7 @@ AGAIN: Final = {"captured_again": 1, "recorded_again": 1, "kernels": 4, "special
 
 def ours(part: str) -> dict[str, Any]:
     from pytest_graphbreak import observe
-    from pytest_graphbreak.layers.inductor.observer import PREFIX
+    from pytest_graphbreak.layers.inductor.skips import PREFIX
 
     body = PARTS[part]()
     with observe() as seen:

@@ -142,7 +142,7 @@ def theirs(steps: Callable[[], None]) -> dict[str, int]:
 
 def ours(steps: Callable[[], None]) -> dict[str, int]:
     from pytest_graphbreak import observe
-    from pytest_graphbreak.layers.inductor.observer import PREFIX
+    from pytest_graphbreak.layers.inductor.skips import PREFIX
 
     with observe() as seen:
         steps()

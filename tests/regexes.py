@@ -25,7 +25,7 @@ from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.match import families
 from pytest_graphbreak.baseline import form
-from pytest_graphbreak.layers.inductor import observer as inductor
+from pytest_graphbreak.layers.inductor import skips
 from pytest_graphbreak.layers.xla import lazy
 
 if sys.version_info >= (3, 11):
@@ -397,7 +397,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     'layers/dynamo/guards.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
         r"\bblock\b'?\]?[.)]"
     ],
-    "layers/inductor/observer.py:pattern": lambda: [pattern for pattern, _ in inductor.WORDS],
+    "layers/inductor/skips.py:pattern": lambda: [pattern for pattern, _ in skips.WORDS],
     "layers/xla/lazy.py:pattern": lambda: [one.pattern for one, _ in lazy.READERS],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),

@@ -56,14 +56,14 @@ def merge(records: Sequence[Record]) -> Record:
             sum(record.frames.attempted for record in records),
             sum(record.frames.compiled for record in records),
         ),
-        breaks=_places(gather("breaks")),
-        eager=_places(gather("eager")),
+        breaks=once_each_place(gather("breaks")),
+        eager=once_each_place(gather("eager")),
         recompile_list=tuple(gather("recompile_list")),
         graph_list=tuple(gather("graph_list")),
         executions=counts("executions"),
         reads=counts("reads"),
-        execution_list=_places(gather("execution_list")),
-        read_list=_places(gather("read_list")),
+        execution_list=once_each_place(gather("execution_list")),
+        read_list=once_each_place(gather("read_list")),
         errors=tuple(dict.fromkeys(gather("errors"))),
         notes=tuple(dict.fromkeys(gather("notes"))),
     )
@@ -72,7 +72,7 @@ def merge(records: Sequence[Record]) -> Record:
 Placed = TypeVar("Placed", Break, Eager, LineRuns)
 
 
-def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
+def once_each_place(items: Iterable[Placed]) -> tuple[Placed, ...]:
     """Return one item for each place, in order of first appearance, with counts added up."""
     seen: dict[tuple[str, ...], Placed] = {}
     for item in items:

@@ -6,8 +6,8 @@ import pytest
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import SHORT_LIMIT
-from pytest_graphbreak.layers.inductor.observer import skip_words
-from pytest_graphbreak.layers.inductor.sensors import Fallback
+from pytest_graphbreak.layers.inductor.skips import skip_words
+from pytest_graphbreak.layers.inductor.texts import Fallback
 from pytest_graphbreak.model.items import Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.once

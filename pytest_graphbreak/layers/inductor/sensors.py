@@ -2,7 +2,15 @@
 
 ``CompiledFxGraph.post_compile`` runs once for each graph, whether it was compiled or came from the
 FX graph cache or AOTAutograd's: these go past ``compile_fx_inner``. Only a graph that was compiled
-here went through ``CompiledFxGraph.__init__``; a loaded one was unpickled.
+here went through ``CompiledFxGraph.__init__``; a loaded one was unpickled. In the order in which
+inductor calls them, for one graph::
+
+    autograd_cache_key   AOTAutograd's key, or why it has none     _bypassed
+    prepare_key          inductor's own key, or why it has none    passed_over
+    __init__             where no cache had the graph              _built
+    post_compile         the graph is ready                        the event
+
+The observer makes one for the process, whose ``note`` gets the events.
 
 Sources: torch/_inductor/output_code.py, codecache.py and cudagraph_trees.py, read in torch 2.6 to
 2.13 and run on 2.9 and 2.13.
@@ -15,7 +23,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,29 +33,11 @@ from pytest_graphbreak.layers.dynamo.captures import LATEST, Function
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooked import do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
+from pytest_graphbreak.layers.inductor.texts import Fallback, Part, fallbacks, read_part
 from pytest_graphbreak.model.stacks import Line
 
 MOST_REASON: Final = 300
 """The most characters of a reason that are kept."""
-
-
-class Fallback(Struct, frozen=True):
-    """An operator (``aten.histc``), and its line, which is None where torch does not say it."""
-
-    operator: str
-    line: Line | None
-
-    @property
-    def words(self) -> str:
-        return f"{self.operator} has no kernel of inductor here: it runs as in eager torch"
-
-
-class Part(Struct, frozen=True):
-    """The first input of a part (``f32[8, 64]``; ``f32[s72, 64], any s72``), and the line that
-    reads it first. They are empty and None where torch does not say it."""
-
-    sizes: str = ""
-    line: Line | None = None
 
 
 class InductorGraph(Struct, frozen=True):
@@ -83,8 +73,8 @@ class InductorGraph(Struct, frozen=True):
     """Why no CUDA graph will be recorded although one was asked for; empty otherwise."""
 
     @property
-    def frame(self) -> str:
-        """The name of the graph of Dynamo, empty without one."""
+    def above(self) -> str:
+        """The name of the graph of Dynamo that it is lowered from, empty without one."""
         return self.compile_id or (self.function.name if self.function is not None else "")
 
 
@@ -262,80 +252,3 @@ def _why_skipped(graph: Any) -> str:
         return str(reason)
     reasons = getattr(getattr(graph, "cudagraph_info", None), "cudagraph_fail_reasons", None)
     return "; ".join(map(str, reasons)) if reasons else "no part of it can be recorded"
-
-
-# An operation that inductor generates no code for is called as eager torch does. Both texts that
-# are read for it are stored with the graph, so they are the same from a cache: its code,
-# ``source_code`` (``buf1 = torch.ops.aten.histc.default(primals_1, 4)``), and the operations before
-# that with the lines that they come from, ``inductor_post_grad_graph_str`` (codegen/wrapper.py and
-# torch/fx/graph.py of torch 2.9 and 2.13).
-
-_CALL: Final = re.compile(
-    r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))"
-    # The seeds of inductor's own random numbers; attention and the backward pass of a convolution,
-    # which lowering.py leaves to torch's libraries on all devices; other libraries; collectives.
-    r"(?!aten\.(?:randint\.low_out|convolution_backward)\b)"
-    r"(?!aten\._(?:scaled_dot_product|flash|efficient)_\w*attention)"
-    r"(?!(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
-)
-_NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_order)\w+\.\w+)")
-_NO_LINE: Final = "# No stacktrace found"
-
-
-def fallbacks(code: str, operations: str) -> tuple[Fallback, ...]:
-    """Return the fallbacks of a graph in the order of its code."""
-    names = [name.rstrip("_") for name in _CALL.findall(code)]
-    places: dict[str, list[Line]] = {}
-    for name, line in _nodes(operations) if names else ():
-        places.setdefault(name, []).append(line)
-    remaining = {name: iter(lines) for name, lines in places.items()}
-    return tuple(Fallback(name, next(remaining.get(name, iter(())), None)) for name in names)
-
-
-def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
-    """Yield the operators of a graph, each with the line in the comment before it."""
-    line: Line | None = None
-    for text in operations.splitlines():
-        if place := _place(text):
-            line = place
-        elif _NO_LINE in text:
-            line = None
-        elif line is not None and (node := _NODE.search(text)):
-            # inductor calls scatter_add by the operator that can do more
-            yield node[1].rstrip("_").replace("aten.scatter_add", "aten.scatter_reduce"), line
-
-
-# A part of a function that was compiled ahead of time, lowered by itself: what it is compiled for,
-# and where it begins. Both are from the text that is stored with the graph.
-
-_FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
-_SYMBOL: Final = re.compile(r"\b[a-z]+\d+")
-_WORD: Final = re.compile(r"\w+")
-
-
-def read_part(operations: str) -> Part:
-    """Return what is known of a part from its operations."""
-    head = _FIRST_INPUT.search(operations)
-    if head is None:
-        return Part()
-    name, shape, sizes = head.groups()
-    symbols = list(dict.fromkeys(_SYMBOL.findall(sizes)))
-    line: Line | None = None
-    for text in operations[head.end() :].splitlines()[1:]:
-        if place := _place(text):
-            line = place
-        elif name in _WORD.findall(text):
-            break
-    else:  # nothing reads it
-        line = None
-    return Part(f"{shape}, any {', '.join(symbols)}" if symbols else shape, line)
-
-
-def _place(text: str) -> Line | None:
-    """Return the place that a comment of torch names: ``# File: a.py:3 in f, code: x + 1``."""
-    place, _, code = text.partition("# File: ")[2].partition(", code: ")
-    if not place:
-        return None
-    place, _, function = place.rpartition(" in ")
-    file, _, number = place.rpartition(":")
-    return Line(file, int(number), function, code)

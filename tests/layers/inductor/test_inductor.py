@@ -13,7 +13,7 @@ from benchmarks.inductor import compared, differences, modules
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.layers.inductor.sensors import Fallback
+from pytest_graphbreak.layers.inductor.texts import Fallback
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.items import Eager, Frame, Graph
 from pytest_graphbreak.model.merging import record_of

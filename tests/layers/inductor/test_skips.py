@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.inductor.observer import PREFIX, skip_line, skip_words
+from pytest_graphbreak.layers.inductor.skips import PREFIX, skip_line, skip_words
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.pure

@@ -1,10 +1,10 @@
-"""The fallbacks of a graph, read from its code. The texts are those of torch 2.9 and 2.13."""
+"""Fallbacks and parts, read from texts of a graph. They are those of torch 2.9 and 2.13."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.inductor.sensors import Fallback, fallbacks
+from pytest_graphbreak.layers.inductor.texts import Fallback, Part, fallbacks, read_part
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.pure
@@ -78,3 +78,33 @@ def test_each_has_its_operator_and_its_line() -> None:
 def test_without_a_text_there_is_less() -> None:
     assert fallbacks("", OPERATIONS) == ()
     assert {item.line for item in fallbacks(CODE, "")} == {None}
+
+
+PART = """
+class GraphModule(torch.nn.Module):
+    def forward(self, arg0_1: "f32[s72, 64][64, 1]cpu", arg1_1: "f32[64][1]cpu"):
+        # File: /src/a.py:14 in f, code: w = w + 1
+        add: "f32[64][1]cpu" = torch.ops.aten.add.Tensor(arg1_1, 1)
+
+"""
+READS = "        mul = torch.ops.aten.mul.Tensor(arg0_1, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("operations", "part"),
+    [
+        ("", Part()),
+        (PART, Part("f32[s72, 64], any s72")),
+        (
+            f"{PART}        # File: /src/a.py:15 in f, code: y = x * 2\n{READS}",
+            Part("f32[s72, 64], any s72", Line("/src/a.py", 15, "f", "y = x * 2")),
+        ),
+        (
+            f"{PART}        # No stacktrace found for following nodes\n{READS}",
+            Part("f32[s72, 64], any s72"),
+        ),
+    ],
+    ids=["no text", "unread", "read", "read without a line"],
+)
+def test_a_part_has_its_first_input_and_the_line_that_reads_it(operations: str, part: Part) -> None:
+    assert read_part(operations) == part

@@ -1,0 +1,73 @@
+"""Why inductor records no CUDA graph where one was asked for, in a user's words.
+
+``observer`` hands over torch's reason, of a graph that was compiled or of a skip at run time:
+
+    skipping cudagraphs due to cpu device (arg1_1). Found from :
+       File "/src/model.py", line 12, in forward
+        return x + self.table
+
+``skip_words`` says what it means and what to do, ``skip_line`` which line it is.
+
+Sources: torch/_inductor/cudagraph_utils.py, cudagraph_trees.py and lowering.py of 2.9 to 2.13.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.stacks import Line
+
+PREFIX: Final = "no CUDA graph: "
+"""How each of the texts begins that ``skip_words`` returns."""
+
+WORDS: Final = (
+    (r"multiple devices:\s*$", "nothing of it runs on a GPU; move model and inputs to cuda"),
+    (
+        r"cpu device|multiple devices",
+        "a tensor on the CPU takes part; move it to the GPU, or make it there (device=x.device)",
+    ),
+    (
+        r"mutated inputs|storage mutation",
+        "it writes to an input in place; return a new tensor, or make the input static "
+        "(torch._dynamo.mark_static_address)",
+    ),
+    (
+        r"re-?recording limit",
+        "it was recorded too often; keep its inputs at one address and in one shape",
+    ),
+    (
+        r"dynamic|symint|unbacked|_local_scalar_dense|\bitem\b|nonzero",
+        "a size or value is known only on the device; keep it a tensor, or pad to a fixed size",
+    ),
+    (r"non-?tensor", "an input is no tensor; pass it as a tensor"),
+    (r"complex memory|overlap", "a tensor overlaps itself; call .contiguous() on it first"),
+    (r"allocator|expandable", "the caching allocator is off (PYTORCH_NO_CUDA_MEMORY_CACHING)"),
+    (r"cpp.?wrapper", "cpp_wrapper is on; turn it or CUDA graphs off"),
+    (
+        r"determinis|incompatible|unsafe|custom op|hop|cond|while",
+        "an operation in it cannot be recorded; compile the part around it by itself",
+    ),
+    (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
+)
+"""What torch says, as a pattern, and what we say; the first that is found counts."""
+_VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
+"""Numbers, and all that is in brackets: what may be another in the next run."""
+
+
+def skip_words(reason: str) -> str:
+    """Return why there is no CUDA graph and what to do, without values that change by run."""
+    text = reason.partition("Found from")[0].strip()
+    for pattern, advice in WORDS:
+        if re.search(pattern, text, re.I):
+            return f"{PREFIX}{advice}"
+    first = text.partition("\n")[0].removeprefix("skipping cudagraphs due to ")
+    without_values = " ".join(_VALUES.sub("", first).split())
+    return f"{PREFIX}{without_values[:200].strip(' .,') or 'torch gives no reason'}"
+
+
+def skip_line(reason: str) -> Line | None:
+    """Return the line that torch names as the one that prevents it, if it names one."""
+    lines = stacks.read(reason.partition("Found from")[2])
+    return lines[-1] if lines else None
