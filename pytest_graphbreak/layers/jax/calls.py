@@ -30,6 +30,7 @@ from pytest_graphbreak.layers.jax.functions import (
     is_own,
     unwrap,
 )
+from pytest_graphbreak.layers.jax.keys import Key, Pairs
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
 Kind = Literal["", "forward", "backward", "vmap", "pmap"]
@@ -62,31 +63,6 @@ _OPTIONS: Final = (
     "compiler_options_kvs",
 )
 """The fields of ``PjitInfo`` that decide what is compiled, besides the arguments."""
-
-Pairs = tuple[tuple[str, Any], ...]
-"""Names and values."""
-
-
-class Key(Struct, frozen=True):
-    """The key that one program was compiled for.
-
-    ``arguments`` are names and abstract values, ``statics`` names and values, ``options`` those of
-    ``jax.jit``, ``settings`` those of jax that hold while it traces. ``tree`` is how the arguments
-    are nested, None if that is not known.
-    """
-
-    arguments: Pairs = ()
-    tree: Any = None
-    statics: Pairs = ()
-    shardings: tuple[Any, ...] = ()
-    devices: tuple[str, ...] = ()
-    options: Pairs = ()
-    settings: Pairs = ()
-
-    def placement(self, number: int) -> Any:
-        """Return where an array lies, by the user's doing, else by its type."""
-        placed = self.shardings[number] if number < len(self.shardings) else None
-        return placed or getattr(self.arguments[number][1], "sharding", None)
 
 
 class JaxCall(Struct):
@@ -261,7 +237,7 @@ def _source(jaxpr: Any) -> str:
     return str(getattr(info, "func_src_info", "") or "")
 
 
-def _pairs(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
+def _pairs(names: Iterable[Any], values: Sequence[Any]) -> Pairs:
     labels = [str(name) for name in names]
     return tuple(zip(labels + [""] * (len(values) - len(labels)), values, strict=False))
 

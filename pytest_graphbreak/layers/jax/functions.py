@@ -1,4 +1,9 @@
-"""The functions that ``jax.jit`` is given: what is inside of their wrappers, and whose they are."""
+"""The functions that ``jax.jit`` is given: what is inside of their wrappers, and whose they are.
+
+``calls`` finds such a function in JAX's frames, and asks whether it is JAX's own (``is_own``: then
+the program is of eager code) or a library's. ``programs`` tells two functions apart by their
+``definition``. No code of the user's is run for it.
+"""
 
 from __future__ import annotations
 
@@ -22,44 +27,63 @@ LIBRARIES: Final = re.compile(
 
 _DEEPEST: Final = 32
 """The most wrappers that are taken off a function."""
-
-
 _NO_DIRECTORY: Final = "\0"
-"""What no path begins with."""
+"""No path begins with it."""
 
 
 @cache
 def home() -> str:
-    """Return the directory of jax, with a separator at its end, or what no file is in."""
-    file = getattr(sys.modules.get("jax"), "__file__", None) or ""
+    """Return the directory of jax, with a separator at its end; without jax one that has no file.
+
+    It is the beginning of the paths of JAX's own files.
+    """
+    file = getattr(sys.modules.get("jax"), "__file__", None)
     return os.path.join(os.path.dirname(file), "") if file else _NO_DIRECTORY
 
 
 def is_own(fun: Any, direct: bool) -> bool:
     """Return whether JAX itself gave this function to ``jit``: then the call is of eager code.
 
-    ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` and ``jax.jit(jax.vmap(jnp.sin))``
-    are the user's doing. Those of JAX are bare functions, and their name resolves to what ``jit``
-    made of them. ``direct``: a function of JAX calls it, besides those that wrap each call.
+    ``direct``: a function of JAX makes the call, besides those that wrap each call::
+
+        jnp.sin(x)                      its own: jax.numpy has @jit above sin
+        jax.lax.sin(x)                  its own: a function that JAX makes for the primitive sin
+        jax.jit(jax.nn.softmax)(x)      the user's doing
+        jax.jit(jax.vmap(jnp.sin))(x)   the user's doing
+        jax.jit(model)(x)               the user's doing
     """
-    if getattr(fun, "_apply_primitive", False):  # JAX's mark of a primitive called outside of jit
+    if is_of_primitive(fun):
         # This primitive is a whole function of the user's, taken from ``jax.export``.
         return str(getattr(fun, "__name__", "")) != "call_exported"
     code = code_of(fun)
-    if code is None:
+    if code is None:  # an object that is called by C
         return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
-    if not code.co_filename.startswith(home()):
-        return False
+    return code.co_filename.startswith(home()) and (direct or _is_replaced(fun))
+
+
+def is_of_primitive(fun: Any) -> bool:
+    """Return whether JAX made a function for one primitive, called outside of ``jit``.
+
+    JAX marks it (``xla_primitive_callable`` of jax/_src/dispatch.py, of 0.10).
+    """
+    return bool(getattr(fun, "_apply_primitive", False))
+
+
+def _is_replaced(fun: Any) -> bool:
+    """Return whether a function of JAX's has what ``jit`` made of it in its place.
+
+    Then nobody else can have given it to ``jit``: its name leads to what was made of it.
+    """
     function = unwrap(fun)
     name = str(getattr(function, "__qualname__", ""))
     if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
-        return direct
+        return False
     if "<" in name:  # a lambda of one of JAX's modules, to which no name leads
         return True
     by_name: Any = sys.modules.get(str(getattr(function, "__module__", "")))
     for part in name.split("."):
         by_name = getattr(by_name, part, None)
-    return direct or (fun is function and by_name is not function)
+    return fun is function and by_name is not function
 
 
 def is_of_library(fun: Any) -> bool:
@@ -120,7 +144,7 @@ def enclosed_value(fun: Any, name: str) -> Any:
 
 def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a primitive called outside of ``jit``; empty for other functions."""
-    if not getattr(fun, "_apply_primitive", False):
+    if not is_of_primitive(fun):
         return ()
     params = enclosed_value(fun, "params")
     return tuple(params.items()) if isinstance(params, dict) else ()

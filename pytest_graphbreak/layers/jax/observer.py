@@ -3,8 +3,9 @@
 ``sensors`` puts a hook around the one function by which JAX compiles a program or finds it in its
 persistent cache, and notes what it made (``executables``). ``calls`` reads from JAX's own frames
 which call it is for, ``programs`` says why a function (``functions``) is compiled again, ``device``
-which executables count, ``explain`` makes a ``Record`` of it all. ``kept`` is what stays of JAX's
-caches between tests, ``private`` lists the names of JAX that this uses.
+which executables count, ``explain`` makes a ``Record`` of it all. ``traces`` is what stays of JAX's
+caches between tests, ``kept`` holds executables beside them, ``private`` lists the names of JAX
+that this uses.
 
 An executable that is held (``lower().compile()``) or loaded
 (``jax.experimental.serialize_executable``) and runs again is not observed: it compiles nothing.

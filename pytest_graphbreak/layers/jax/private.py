@@ -59,7 +59,7 @@ EXCEPTION: Final = JaxName(
 )
 NAMES: Final = (EXCEPTION, COMPILE, BACKEND, DURATION, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
-# Not in ``NAMES``: where one of these is missing, ``kept`` clears all caches.
+# Not in ``NAMES``: where one of these is missing, ``traces`` clears all caches.
 _KEEPS: Final = "what JAX traced of functions of its own stays there"
 TRACES: Final = JaxName("jax._src.interpreters.partial_eval", "trace_to_jaxpr", _KEEPS)
 LOWERINGS: Final = JaxName("jax._src.pjit", "_pjit_lower", _KEEPS)

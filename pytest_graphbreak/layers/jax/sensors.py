@@ -25,9 +25,10 @@ from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.executables import Executable, read_module
 from pytest_graphbreak.layers.jax.explain import Event, MissedExecutable, SensorFault
 from pytest_graphbreak.layers.jax.interruptions import Interrupted
-from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
+from pytest_graphbreak.layers.jax.kept import KeptExecutables
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
+from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.layers.locks import SensorLock
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.layers.private_names import MissingName

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.jax.calls import Key
-from pytest_graphbreak.layers.jax.programs import FORGOTTEN, INSIDE, reason, value
+from pytest_graphbreak.layers.jax.keys import FORGOTTEN, INSIDE, Key, reason, value
 
 pytestmark = pytest.mark.jax
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.jax.calls import JaxCall, Key, Kind
-from pytest_graphbreak.layers.jax.programs import FORGOTTEN, FunctionLedger
+from pytest_graphbreak.layers.jax.calls import JaxCall, Kind
+from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key
+from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.jax

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 jax = pytest.importorskip("jax")
 
-from pytest_graphbreak.layers.jax import programs  # noqa: E402
-from pytest_graphbreak.layers.jax.calls import Key  # noqa: E402
+from pytest_graphbreak.layers.jax import keys  # noqa: E402
+from pytest_graphbreak.layers.jax.keys import Key  # noqa: E402
 from pytest_graphbreak.layers.jax.observer import JaxObserver  # noqa: E402
 from pytest_graphbreak.model.items import Graph  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
@@ -164,14 +164,14 @@ KEYS = st.builds(
 @given(KEYS, st.lists(KEYS, min_size=1, max_size=3))
 @settings(max_examples=60, phases=[Phase.generate])
 def test_any_reason(key: Key, known: list[Key]) -> None:
-    text = programs.reason(key, known)
+    text = keys.reason(key, known)
     assert text
     legible(text)
-    assert programs.reason(key, [*known, key]) == programs.reason(key, [key])
+    assert keys.reason(key, [*known, key]) == keys.reason(key, [key])
 
 
 @given(VALUES)
 @settings(max_examples=60, phases=[Phase.generate])
 def test_any_value(value: Any) -> None:
-    legible(programs.value(value))
-    assert programs.value(value) == programs.value(value)
+    legible(keys.value(value))
+    assert keys.value(value) == keys.value(value)

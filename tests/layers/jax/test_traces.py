@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pytest_graphbreak.layers.jax import kept, private
+from pytest_graphbreak.layers.jax import private, traces
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.layers.private_names import MissingName
@@ -36,7 +36,7 @@ STAYS = pytest.mark.skipif(not _has_names(), reason="this JAX has other caches: 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.clear_caches()
-    monkeypatch.setattr(SENSORS, "traces", kept.KeptTraces())
+    monkeypatch.setattr(SENSORS, "traces", traces.KeptTraces())
 
 
 def _arrays() -> None:
@@ -121,7 +121,7 @@ CASES = (
 
 def test_counts_are_those_of_cleared_caches_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(kept.KeptTraces, "_evict", lambda self: ())
+        patch.setattr(traces.KeptTraces, "_evict", lambda self: ())
         known = {case: isolated(case) for case in CASES}
     shuffled = random.Random(0)
     for _ in range(6):
@@ -212,7 +212,7 @@ def gone(name: private.JaxName) -> list[Any]:
 @STAYS
 def test_more_than_the_most_are_all_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     isolated(_random)
-    monkeypatch.setattr(kept, "MOST", 1)
+    monkeypatch.setattr(traces, "MOST", 1)
     JaxObserver().isolate("test")
     assert not gone(private.TRACES)
 
@@ -245,4 +245,4 @@ def _none(x: Any) -> Any:
 )
 def test_plain_values(value: Any, plain: bool) -> None:
     """What is plain brings no code of the user into a program that stays."""
-    assert kept.is_plain(value) is plain
+    assert traces.is_plain(value) is plain
