@@ -20,8 +20,7 @@ from pytest_graphbreak.layers.dynamo.private import torch_version
 from pytest_graphbreak.layers.hooks import LatePatch, caller
 from pytest_graphbreak.layers.locks import SensorLock
 from pytest_graphbreak.layers.notifier import NOTIFIER
-from pytest_graphbreak.layers.protocol import Observer, Window
-from pytest_graphbreak.layers.windows import EventWindow
+from pytest_graphbreak.layers.protocol import EventWindow, Observer, Window
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.items import NOWHERE, Graph, Recompile
 from pytest_graphbreak.model.merging import record_of

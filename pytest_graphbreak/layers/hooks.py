@@ -55,6 +55,7 @@ class Patch:
         """Replace ``attribute``. Raises ``AttributeError`` if there is no such attribute."""
         self.owner = owner
         self.attribute = attribute
+        self._hook = hook
         # Not getattr: a classmethod or staticmethod has to be put back as such.
         self.original: Any = vars(owner).get(attribute) if isinstance(owner, type) else None
         kind: Any = None
@@ -66,19 +67,14 @@ class Patch:
             original = do_nothing if self.original is None else self.original
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
-        wrapper = functools.wraps(original)(self._wrapper(original, hook))
-        # Marked at each patch, since without torch ``never_compile`` does nothing; code that is
-        # marked already costs a look-up, and all wrappers of a kind share one.
-        for ours in (wrapper, hook):
-            if (code := getattr(ours, "__code__", None)) is not None:
-                never_compile(code)
-        for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):  # hooks call them
-            keep_out(ours)
+        wrapper = functools.wraps(original)(self._wrapper(original))
+        _mark(wrapper, hook)
         self.patched: Any = wrapper if kind is None else kind(wrapper)
         setattr(owner, attribute, self.patched)
 
-    def _wrapper(self, original: Hook, hook: Hook) -> Hook:
+    def _wrapper(self, original: Hook) -> Hook:
         """Return the function that is put in."""
+        hook = self._hook
 
         def patched(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
@@ -96,6 +92,19 @@ class Patch:
             delattr(self.owner, self.attribute)
         else:
             setattr(self.owner, self.attribute, self.original)
+
+
+def _mark(wrapper: Hook, hook: Hook) -> None:
+    """Mark what is put in, and what hooks call, for Dynamo.
+
+    At each patch, since without torch ``never_compile`` does nothing; code that is marked already
+    costs a look-up, and all wrappers of a kind share one.
+    """
+    for ours in (wrapper, hook):
+        if (code := getattr(ours, "__code__", None)) is not None:
+            never_compile(code)
+    for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):
+        keep_out(ours)
 
 
 class RuntimePatch(Patch):
@@ -116,9 +125,9 @@ class RuntimePatch(Patch):
         keep_out(before)
         if after is not None:
             keep_out(after)
-        super().__init__(owner, attribute, do_nothing)
+        super().__init__(owner, attribute, do_nothing)  # the wrapper calls no hook
 
-    def _wrapper(self, original: Hook, hook: Hook) -> Hook:
+    def _wrapper(self, original: Hook) -> Hook:
         before, after, failed = self._before, self._after, self._failed
 
         def patched(*args: Any, **kwargs: Any) -> Any:

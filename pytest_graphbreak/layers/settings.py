@@ -4,6 +4,9 @@ These are the configs of Dynamo, inductor, functorch, fx and the compiler, and t
 keeps beside them (``Mode``): stance, grad mode, autocast, default dtype and default device. Nothing
 is imported by this: what is not loaded has its defaults.
 
+``suite.leaks`` takes a ``Snapshot`` before the call of a test and one after it, asks for the
+``changed_keys``, and puts them back one by one.
+
 Sources: torch/utils/_config_module.py (what somebody sets is an attribute of an entry, and from
 torch 2.12 on a variable of each thread), torch/_dynamo/eval_frame.py, torch/__init__.py; torch 2.9
 to 2.15. ``get_config_copy`` of torch reads the same in 10 ms, too slow for each test.
@@ -61,11 +64,8 @@ class SettingsError(Exception):
     """Settings that could not be read or put back; the text is for the record."""
 
 
-class Snapshot(Struct, frozen=True):
-    """All settings at one moment that are set; a missing one has its default.
-
-    It keeps its dict, which ``take`` fills, and ``adopt`` changes.
-    """
+class Snapshot(Struct):
+    """All settings at one moment that are set; a missing one has its default."""
 
     values: dict[Key, Any] = {}
 

@@ -28,8 +28,7 @@ from pytest_graphbreak.layers.dynamo.stances import current_stance, stance_notes
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
 from pytest_graphbreak.layers.locks import READER_WAIT, SensorLock
-from pytest_graphbreak.layers.protocol import Observer, Window
-from pytest_graphbreak.layers.windows import EventWindow
+from pytest_graphbreak.layers.protocol import EventWindow, Observer, Window
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record

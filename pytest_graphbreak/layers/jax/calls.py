@@ -1,5 +1,8 @@
 """Finds the call of JAX that a program is compiled for, by the frames of JAX on the stack.
 
+``sensors`` asks while the program is compiled (``find_call``), and gets a ``JaxCall``: the user's
+line, the function that ``jit`` was given, and the key that the program is compiled for.
+
 No function that traces is wrapped: JAX notes the line of each operation by the stack, and would
 find our frames. While XLA compiles, nothing is traced, and all that has to be known is in the
 variables of a few frames (``private.check_frames`` checks that they exist).
@@ -66,21 +69,21 @@ _OPTIONS: Final = (
 
 
 class JaxCall(Struct):
-    """The call that JAX compiled something for.
-
-    ``fun`` is what was given to ``jax.jit``; ``of_jax`` says that JAX itself gave it, as it does
-    for each function of ``jax.numpy``. ``aot``: it is compiled ahead of its calls, ``moves``: by a
-    ``device_put``. ``source`` is JAX's text on where it was defined. ``stack`` runs from the
-    outermost frame inwards, to the line that called JAX.
-    """
+    """The call that JAX compiled something for."""
 
     stack: tuple[Line, ...]
+    """From the outermost frame inwards, to the line that called JAX."""
     fun: Any = None
+    """What was given to ``jax.jit``; None where JAX's frames do not have it."""
     of_jax: bool = False
+    """JAX itself gave it, as it does for each function of ``jax.numpy``."""
     aot: bool = False
+    """It is compiled ahead of its calls."""
     moves: bool = False
+    """It is compiled for a ``device_put``."""
     kind: Kind = ""
     source: str = ""
+    """JAX's text on where it was defined."""
     key: Key = field(default_factory=Key)
 
     @property
@@ -102,21 +105,22 @@ class JaxCall(Struct):
 
 
 class _Frames(Struct):
-    """The findings in the frames of JAX, from the one that compiles outwards.
-
-    ``impl`` and ``miss`` are the variables of ``_pjit_call_impl_python`` and of ``cache_miss``, the
-    call of ``jit``. ``is_direct``: JAX itself makes it. ``fun`` and ``avals`` are of ``pmap``.
-    """
+    """The findings in the frames of JAX, from the one that compiles outwards."""
 
     impl: dict[str, Any] | None = None
+    """The variables of ``_pjit_call_impl_python``."""
     params: Any = None
     miss: dict[str, Any] | None = None
+    """The variables of ``cache_miss``, the call of ``jit``."""
     kind: Kind = ""
     aot: bool = False
     moves: bool = False
     is_direct: bool = False
+    """JAX itself makes the call."""
     fun: Any = None
+    """The function of ``pmap``."""
     avals: tuple[Any, ...] = ()
+    """The arguments of ``pmap``, as jax 0.7 has them."""
 
     def take(self, frame: FrameType) -> None:
         """Read the next frame outwards."""

@@ -1,4 +1,8 @@
-"""Notes an executable that JAX made, and reads what its StableHLO module holds."""
+"""An executable that JAX made, as ``sensors`` notes it, and what its StableHLO module holds.
+
+JAX hands the module to the function that compiles it. From it come numbers of operations, inputs
+and outputs, and the calls of Python on the host, which ``explain`` makes breaks of.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +36,27 @@ class ModuleContents(NamedTuple):
 
 
 class Executable(Struct, eq=False):
-    """An XLA executable that JAX made.
-
-    ``cause`` is one of the layer's; ``reason`` says why, if there is more to say than the cause.
-    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default_platform`` is the
-    one that JAX chooses itself. ``seconds`` is how long it took to compile. ``loaded``: the
-    persistent cache had it, nothing was compiled. ``stack`` runs from the outermost frame inwards,
-    without JAX's frames at its end. ``defined`` is where the function that was given to ``jax.jit``
-    is defined, None if that is not known.
-    """
+    """An XLA executable that JAX made. It is filled in step by step while JAX makes it."""
 
     name: str
     platform: str = ""
     devices: tuple[int, ...] = ()
+    """The ids of those that it runs on, of that platform."""
     cause: str = "other"
+    """One of the layer's."""
     reason: str = ""
+    """Why there is one, if there is more to say than the cause."""
     default_platform: str = ""
+    """The one that JAX chooses itself."""
     stack: tuple[Line, ...] = ()
+    """From the outermost frame inwards, without JAX's frames at its end."""
     loaded: bool = False
+    """The persistent cache had it: nothing was compiled."""
     contents: ModuleContents = ModuleContents()
     defined: Line | None = None
+    """Where the function that was given to ``jax.jit`` is defined, None if that is not known."""
     seconds: float | None = None
+    """How long it took to compile."""
 
 
 # Reading the module of a program: operations, inputs, outputs, calls of Python.

@@ -1,4 +1,9 @@
-"""What a window saw of JAX: graphs with causes and places, and code that could not be compiled."""
+"""What a window saw of JAX: graphs with causes and places, and code that could not be compiled.
+
+``sensors`` notes events, an ``Executable`` with the cause and the reason that it found at once;
+the window of ``observer`` has them made a record here when it is read. Frames become places, what
+other devices run is left out, and eager programs of one line get one reason.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,6 @@ class SensorFault(Struct, eq=False):
 
 Event = Executable | Interrupted | MissedExecutable | SensorFault
 
-
 LAYER: Final = "jax"
 MOST_NAMES: Final = 6
 """The most operations of one line that are named; the rest are counted."""
@@ -60,7 +64,7 @@ def explain(events: Iterable[Event], places: Places, errors: Sequence[str]) -> R
 
 
 class _EventReader:
-    """Collects what the layer saw."""
+    """Collects what the layer saw: each event is added, then ``record`` is asked for."""
 
     def __init__(self, places: Places, errors: list[str]) -> None:
         self._places = places
@@ -81,15 +85,9 @@ class _EventReader:
         self._of_name[event.name] += 1
         self._graphs.append(graph)
         if graph.cause == "retrace":
+            call = graph.stack[:-1]
             self._recompiles.append(
-                Recompile(
-                    LAYER,
-                    graph.name,
-                    graph.reason,
-                    graph.where,
-                    graph.stack[:-1],
-                    seconds=graph.seconds,
-                )
+                Recompile(LAYER, graph.name, graph.reason, graph.where, call, seconds=graph.seconds)
             )
         if graph.cause != "eager":  # outside of ``jit`` Python runs each operation anyway
             self._breaks += [
@@ -137,8 +135,7 @@ class _EventReader:
 
     def add_interruption(self, event: Interrupted) -> None:
         stack = _stack(event.stack, self._places)
-        where = stack[-1] if stack else NOWHERE
-        self._eager.append(Eager(LAYER, event.reason, where))
+        self._eager.append(Eager(LAYER, event.reason, stack[-1] if stack else NOWHERE))
 
     def record(self) -> Record:
         return record_of(

@@ -23,8 +23,7 @@ from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.executables import Executable
 from pytest_graphbreak.layers.jax.explain import Event, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.layers.protocol import Observer, Window
-from pytest_graphbreak.layers.windows import EventWindow
+from pytest_graphbreak.layers.protocol import EventWindow, Observer, Window
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 

@@ -1,8 +1,18 @@
 """The sensors of JAX: a hook around the compilation of a program while a window is open.
 
 Sensors are global to the process: they go in with the first open window and come out with the last.
-JAX counts its compilations as well, by an event; one that our hook did not see is reported as an
-error.
+What JAX calls for a program that it does not have, in this order, and who handles it here::
+
+    compile_or_get_cached             _around_compile   an Executable: whose it is, why, how long
+        backend_compile_and_load      _around_backend   not called if the persistent cache has it
+    record_event_duration_secs        _note_duration    JAX's own count of programs
+    _is_under_reraiser                _note_exception   an exception leaves a function of JAX
+
+A program that JAX counted and the first hook did not see is reported as an error. What is noted
+here ``explain`` reads.
+
+Sources: jax/_src/compiler.py, dispatch.py, traceback_util.py, interpreters/pxla.py of jax 0.10; the
+names are in ``private``.
 """
 
 from __future__ import annotations
@@ -36,21 +46,20 @@ from pytest_graphbreak.text.errors import error_words
 
 
 class _Local(threading.local):
-    """The state of one thread.
-
-    ``is_xla_asked`` has an item for each program that is being compiled, the innermost last: False
-    until JAX has XLA compile it, as it does not where its persistent cache has the program.
-    ``is_reading``: we read what is compiled, which may have the user's code compile. ``is_aot``
-    says whether the innermost is compiled ahead of time, ``unreported`` how many ended that JAX has
-    not reported yet. ``last_raised`` is the exception that was noted last.
-    """
+    """The state of one thread."""
 
     def __init__(self) -> None:
         self.is_xla_asked: list[bool] = []
+        """For each program that is being compiled, the innermost last: False until JAX has XLA
+        compile it, as it does not where its persistent cache has the program."""
         self.is_reading = False
+        """We read what is compiled, which may have the user's code compile."""
         self.is_aot = False
-        self.last_raised: weakref.ref[BaseException] | None = None
+        """The innermost program is compiled ahead of its calls."""
         self.unreported = 0
+        """How many ended that JAX has not reported yet."""
+        self.last_raised: weakref.ref[BaseException] | None = None
+        """The exception that was noted last."""
 
 
 class JaxSensors:

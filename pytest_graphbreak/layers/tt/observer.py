@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.protocol import Observer
+from pytest_graphbreak.layers.protocol import Observer, WindowBase
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.logfile import (
     FILE,
@@ -29,7 +29,6 @@ from pytest_graphbreak.layers.tt.logfile import (
     turn_on,
 )
 from pytest_graphbreak.layers.tt.programs import Program, Programs
-from pytest_graphbreak.layers.windows import WindowBase
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.observer import XlaProbe
 from pytest_graphbreak.model.items import Graph

@@ -20,8 +20,7 @@ from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.locks import READER_WAIT
 from pytest_graphbreak.layers.private_names import MissingName
-from pytest_graphbreak.layers.protocol import Observer
-from pytest_graphbreak.layers.windows import WindowBase
+from pytest_graphbreak.layers.protocol import Observer, WindowBase
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
