@@ -98,10 +98,11 @@ class InductorSensors:
         self._note = note
         self._failed = failed
         self._local = _Lookup()
+        # Both by ``id()``: a ``CompiledFxGraph`` is a dataclass without a hash.
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
-        """The graphs that were compiled here, by ``id()``, and whether CUDA graphs were asked."""
+        """The graphs that were compiled here, and whether CUDA graphs were asked for then."""
         self._noted: dict[int, weakref.ref[Any]] = {}
-        """The graphs that are an event already, by ``id()``."""
+        """The graphs that are an event already."""
         self._bypassed: dict[str | int, str] = {}
         """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
         asked it."""
@@ -145,23 +146,24 @@ class InductorSensors:
             asked = bool(options.get("cudagraphs"))
         result = original(*args, **kwargs)
         with guard(self._failed):
-            self._note_graph(args[0], options, asked, args[1] if len(args) > 1 else ())
+            inputs = args[1] if len(args) > 1 else ()
+            self._note_graph(args[0], options, inputs, asked=asked)
         return result
 
-    def _note_graph(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
-        """Note a graph once. ``asked``: its ``options`` had CUDA graphs when it was ready."""
+    def _note_graph(self, graph: Any, options: Any, inputs: Any, *, asked: bool) -> None:
+        """Note a graph once. ``asked``: its ``options`` had CUDA graphs before ``post_compile``."""
         number = id(graph)
         if (reference := self._noted.get(number)) is not None and reference() is graph:
             return
         self._noted[number] = weakref.ref(graph, lambda _: self._noted.pop(number, None))
-        reference, asked_before = self._built.get(number, (None, False))
-        built = reference is not None and reference() is graph
-        asked = asked or (built and asked_before)
+        built, asked_before = self._look_up(graph)
         key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
-        skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
+        is_skipped = (asked or asked_before) and not options.get("cudagraphs")
         compile_id = _compile_id()
         bypassed = self._bypassed.get(compile_id or threading.get_ident())
-        missed = self._missed(key, bypassed) if built or bypassed else ""
+        # Where AOTAutograd bypassed its cache, it traces anew what inductor may have loaded.
+        is_compiled = built or bool(bypassed)
+        missed = self._missed(key, bypassed) if is_compiled else ""
         self._local.passed_over = None
         calls = int(graph.counter_deltas.get("extern_calls", 0))
         code, operations = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS)
@@ -173,15 +175,21 @@ class InductorSensors:
             calls=calls,
             inputs=len(inputs or ()),
             key="" if bypassed and not built else key,
-            loaded=not (built or bypassed),
+            loaded=not is_compiled,
             missed=missed,
-            skip=skip,
+            skip=_why_skipped(graph) if is_skipped else "",
             stack=stack_here(),
             # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
             fallbacks=fallbacks(code, operations) if calls else (),
             part=Part() if compile_id else read_part(operations),
         )
         self._note(event)
+
+    def _look_up(self, graph: Any) -> tuple[bool, bool]:
+        """Return whether a graph was compiled here, and whether CUDA graphs were asked for then."""
+        reference, asked = self._built.get(id(graph), (None, False))
+        is_built = reference is not None and reference() is graph
+        return is_built, is_built and asked
 
     def _missed(self, key: str, bypassed: str | None) -> str:
         """Return why a graph had to be compiled, as far as torch says it.
