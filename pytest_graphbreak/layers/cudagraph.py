@@ -4,6 +4,12 @@ All of Python captures and replays through ``torch.cuda.CUDAGraph``: ``torch.cud
 ``make_graphed_callables``, inductor's trees, vLLM's graphs. Code in C++ that uses ``at::cuda::
 CUDAGraph`` by itself is not seen. A graph that failed while it was captured is none.
 
+What torch calls, and who handles it here::
+
+    CUDAGraphTreeManager.record_function   _on_record        inductor's trees: why once more
+        CUDAGraph.capture_end              _on_capture_end   a graph, whoever captured it
+    CUDAGraph.replay                       _on_replay        one execution of it
+
 Sources: torch/cuda/graphs.py and torch/_inductor/cudagraph_trees.py of torch 2.6 to 2.13.
 """
 
@@ -60,7 +66,10 @@ class Captured(Struct, frozen=True):
 
 
 class _Recording(threading.local):
-    """Why inductor records a function again in this thread; None while it does not."""
+    """Why inductor's trees record a function again in this thread; None while they do not.
+
+    ``_on_record`` sets it for the capture inside.
+    """
 
     again: str | None = None
 

@@ -175,13 +175,7 @@ class JaxSensors:
         if local.is_reading:  # a comparison of the user's that we caused
             local.unreported += 1
             return original(*args, **kwargs)
-        program = Executable("")
-        try:
-            local.is_reading = True
-            with guard(partial(self.sensor_failed, "programs")):
-                self._read_program(program, args, kwargs)
-        finally:
-            local.is_reading = False
+        program = self._begin_program(args, kwargs)
         depth = len(local.is_xla_asked)
         try:
             local.is_xla_asked.append(False)
@@ -203,6 +197,17 @@ class JaxSensors:
             del local.is_xla_asked[depth:]
             local.unreported += 1
             listener.on_end()
+
+    def _begin_program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Executable:
+        """Return what is known of a program before it is compiled; less where reading it fails."""
+        program = Executable("")
+        try:
+            self._local.is_reading = True
+            with guard(partial(self.sensor_failed, "programs")):
+                self._read_program(program, args, kwargs)
+        finally:
+            self._local.is_reading = False
+        return program
 
     def _around_backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
