@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final
 from msgspec import UNSET, Meta, Struct, defstruct
 
 from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER, RULES
-from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
+from pytest_graphbreak.model.versions import COMPILERS
 
 VERSION: Final = 1
 MOST: Final = 10**18 - 1

@@ -18,8 +18,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
-from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
-from pytest_graphbreak.model.versions import Versions, same_minor
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
+from pytest_graphbreak.model.versions import Versions, made_by, same_minor
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import display_path
 

@@ -15,8 +15,8 @@ from pytest_graphbreak.baseline.changes import Change, Kind
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Expected, Measured, Override
 from pytest_graphbreak.baseline.rules import Overriding, differs, expectation, merge, overlay
 from pytest_graphbreak.model.budget import Values, writable
-from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS, made_by
-from pytest_graphbreak.model.versions import Versions, minor, same_minor
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
+from pytest_graphbreak.model.versions import Versions, made_by, minor, same_minor
 
 Key = tuple[str, str | None]
 """A test and, of one with parameters, its case."""

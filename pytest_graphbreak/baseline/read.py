@@ -41,8 +41,8 @@ from pytest_graphbreak.baseline.tree import (
     plain_kind,
 )
 from pytest_graphbreak.model.budget import KEYS, BaselinePlace, Cause, Values
-from pytest_graphbreak.model.layers import CAUSES, COMPILERS
-from pytest_graphbreak.model.versions import Versions
+from pytest_graphbreak.model.layers import CAUSES
+from pytest_graphbreak.model.versions import COMPILERS, Versions
 from pytest_graphbreak.text.files import without_collector
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")

@@ -20,8 +20,8 @@ from pytest_graphbreak.baseline import form
 from pytest_graphbreak.baseline.form import shorten
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
 from pytest_graphbreak.model.budget import KEYS, BaselinePlace, Cause, Values, writable
-from pytest_graphbreak.model.layers import COMPILERS, LAYERS
-from pytest_graphbreak.model.versions import Versions
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.versions import COMPILERS, Versions
 
 INDENT = 2
 LONGEST_COMPACT = 80

@@ -31,8 +31,8 @@ from pytest_graphbreak.model.budget import (
     Values,
     writable,
 )
-from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
-from pytest_graphbreak.model.versions import Versions, same_minor
+from pytest_graphbreak.model.layers import BREAKING, LAYERS
+from pytest_graphbreak.model.versions import Versions, made_by, same_minor
 
 Layers = Collection[str]
 

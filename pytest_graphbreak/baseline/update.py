@@ -25,8 +25,7 @@ from pytest_graphbreak.baseline.read import document, parse_document
 from pytest_graphbreak.baseline.store import baseline_path, resolve, split_nodeid
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
-from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.versions import minors
+from pytest_graphbreak.model.versions import COMPILERS, minors
 from pytest_graphbreak.text.files import without_collector
 
 LOCK_TIMEOUT = 60.0

@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.packages import version
-from pytest_graphbreak.model.layers import BACKENDS, VERSIONS, Layer
+from pytest_graphbreak.model.layers import BACKENDS, Layer
 from pytest_graphbreak.model.report import RunEnvironment
-from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.model.versions import STATED, minor
 from pytest_graphbreak.text.errors import UserError
 
 TT_NODES: Final = "/dev/tenstorrent/*"
@@ -286,4 +286,4 @@ def environment(device: Device, profile: str) -> RunEnvironment:
         python=platform.python_version(),
         platform=sys.platform,
     )
-    return replace(values, **{package: version(package) for package in VERSIONS})
+    return replace(values, **{package: version(package) for package in STATED})

@@ -37,9 +37,9 @@ from pytest_graphbreak.judging.totals import (
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.items import Eager, Frame, LineRuns, Recompile
-from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
+from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, made_by, same_minor
 
 
 def diff(

@@ -16,10 +16,9 @@ from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.differences import BY_CHANGE, STRICT
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
-from pytest_graphbreak.model.versions import Versions
+from pytest_graphbreak.model.versions import COMPILERS, Versions
 from pytest_graphbreak.text.output import TextLine, pack, plain_text
 
 

@@ -15,9 +15,9 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.measured import cause_of, recompiles_by_graph
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, writable
 from pytest_graphbreak.model.items import Graph
-from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
+from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, made_by, same_minor
 
 
 class MatchedGraphs(Struct, frozen=True):

@@ -28,10 +28,10 @@ from pytest_graphbreak.model.budget import (
     writable,
 )
 from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, GraphName, Recompile
-from pytest_graphbreak.model.layers import CAUSES, compilers
+from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunEnvironment
-from pytest_graphbreak.model.versions import minors
+from pytest_graphbreak.model.versions import compilers, minors
 
 MOST_LINES: Final = 24
 """The number of lines of a device that an entry names: those that ran or read most often."""

@@ -19,10 +19,10 @@ from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import BY_CHANGE, FAILING, STRICT, Difference
 from pytest_graphbreak.model.items import Graph
-from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, same_minor
+from pytest_graphbreak.model.versions import UNKNOWN_VERSIONS, Versions, made_by, same_minor
 
 
 class Verdict(Struct, frozen=True):

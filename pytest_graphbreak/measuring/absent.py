@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 
 from pytest_graphbreak.layers.imports import is_installed
 from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.versions import compilers
 from pytest_graphbreak.text.numbers import noun
 
 

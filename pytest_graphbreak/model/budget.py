@@ -22,7 +22,8 @@ from pytest_graphbreak.model.forms import (
     Times,
     with_versions,
 )
-from pytest_graphbreak.model.layers import COMPILERS, DESCRIPTIONS, JUDGED, reason_key
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, reason_key
+from pytest_graphbreak.model.versions import COMPILERS
 
 PLACES_LAYER: Final = "dynamo"
 """The layer of a place that names none. Places are judged and written only with their layer."""

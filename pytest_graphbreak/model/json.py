@@ -20,9 +20,9 @@ from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
 from pytest_graphbreak.model.items import NOWHERE
-from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import NOTE_SEPARATOR, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
+from pytest_graphbreak.model.versions import COMPILERS
 from pytest_graphbreak.text.files import put
 
 VERSION: Final = 1

@@ -9,13 +9,11 @@ that a description imports neither torch nor an observer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
 from msgspec import Struct
-
-from pytest_graphbreak.model.versions import Versions
 
 
 class GraphCause(Struct, frozen=True):
@@ -309,20 +307,6 @@ def reason_key(layer: str | None, reason: str) -> tuple[str, ...]:
 BACKENDS: Final = {name: layer.backend for name, layer in DESCRIPTIONS.items() if layer.backend}
 """The layers of devices, with the backend of ``torch.compile`` that uses each."""
 
-VERSIONS: Final = tuple(
-    dict.fromkeys(name for layer in DESCRIPTIONS.values() for name in layer.versions)
-)
-"""The packages whose versions every report states."""
-
-
-def compilers(layers: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages that make the graphs of these layers, each once."""
-    return tuple(dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers))
-
-
-COMPILERS: Final = compilers(LAYERS)
-"""The packages that make graphs; a baseline states the version of each that was used."""
-
 WAITED: Final = tuple(
     dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values() if layer.needs)
 )
@@ -330,8 +314,3 @@ WAITED: Final = tuple(
 
 A child process waits for the first of them before it watches itself.
 """
-
-
-def made_by(layer: str, versions: Versions) -> str | None:
-    """Return the version of the compiler that makes the graphs of a layer, or None if unknown."""
-    return versions.get(DESCRIPTIONS[layer].compiler)

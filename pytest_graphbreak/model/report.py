@@ -23,8 +23,8 @@ from pytest_graphbreak.model.forms import (
     says,
     with_versions,
 )
-from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.versions import COMPILERS, STATED
 
 MOST_SHARDS: Final = 10_000
 """The maximum number of groups into which a run may be split."""
@@ -66,7 +66,7 @@ class _Device(Data, frozen=True):
 if TYPE_CHECKING:
     _Versioned = _Device
 else:
-    _Versioned = with_versions(_Device, VERSIONS, Fact | None)
+    _Versioned = with_versions(_Device, STATED, Fact | None)
 
 
 class RunEnvironment(_Versioned, frozen=True):
@@ -89,7 +89,7 @@ class RunEnvironment(_Versioned, frozen=True):
     @property
     def versions(self) -> dict[str, str | None]:
         """The versions of the packages that the layers name."""
-        return {name: getattr(self, name) for name in VERSIONS}
+        return {name: getattr(self, name) for name in STATED}
 
 
 class Shard(Data, frozen=True):

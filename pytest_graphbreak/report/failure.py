@@ -24,9 +24,8 @@ from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS, STRICT
 from pytest_graphbreak.model.items import NOWHERE, Break, Frame, Recompile
-from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.versions import minor, same_minor
+from pytest_graphbreak.model.versions import compilers, minor, same_minor
 from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.counts import changed_counts, first_line, headline
 from pytest_graphbreak.report.lines import (

@@ -14,9 +14,8 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
-from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.model.versions import same_minor
+from pytest_graphbreak.model.versions import compilers, same_minor
 from pytest_graphbreak.report.lines import setting_words
 from pytest_graphbreak.report.root_causes import (
     by_nodeid,

@@ -16,8 +16,8 @@ from pytest_graphbreak.judging.totals import unknown_runs
 from pytest_graphbreak.measuring import absent
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.items import Frame
-from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.versions import compilers
 from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.failure import Context, failure
 from pytest_graphbreak.suite.gate import Gate

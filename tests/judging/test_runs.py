@@ -14,9 +14,9 @@ from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.items import Frame, Graph, LineRuns
-from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.versions import COMPILERS
 
 pytestmark = pytest.mark.pure
 

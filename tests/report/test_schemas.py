@@ -23,10 +23,11 @@ from pytest_graphbreak.baseline.schemas import SCHEMAS as DERIVED
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
+from pytest_graphbreak.model.layers import CAUSES, LAYERS
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.versions import COMPILERS
 from tests.baseline.generated import make, measurement
 from tests.baseline.refused import FULL, REFUSED
 from tests.examples import examples
