@@ -1,8 +1,12 @@
 """Strict reading of one baseline file: text in, entries with line numbers out.
 
-The types of ``form`` define what is allowed. Each type is turned into a check that descends the
-tree of nodes and converts it, so that every error knows its node. Whatever does not conform to
-docs/reference/baseline-file.md raises a ``BaselineError`` with file and line.
+In two steps. The text becomes a tree of nodes that know their lines (``tree``); then a reader
+descends it, checks each node and converts it to plain data, so that every error knows its node.
+Readers are made of the types of ``form``, which define what is allowed: a Struct has the readers of
+its fields, a list that of its items. Of the plain data, ``_document`` makes the entries. Whatever
+does not conform to docs/reference/baseline-file.md raises a ``BaselineError`` with file and line.
+
+``store`` loads files that are judged by; ``update`` parses those that it changes, with their tree.
 """
 
 from __future__ import annotations
@@ -51,12 +55,12 @@ _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 Raw = dict[str, Any]
 """The keys of a mapping that was checked, with their values."""
 _LINE: Final = "its line"
-"""The line of the key of a test, a case or an override, beside what is below it.
+"""The key of the line of a test, a case or an override in its ``Raw``.
 
-No key of these has a blank.
+It is no key of a file, as none has a blank.
 """
 Read = Callable[[Node, str], Any]
-"""A function that checks and converts a node; the text is its name in an error message."""
+"""A reader: checks and converts a node. The text is the node's name in an error message."""
 
 
 def load(path: Path, file: str) -> Document | None:
@@ -144,7 +148,7 @@ def _values(raw: Raw) -> Values:
     return Values(**complete({key: raw[key] for key in KEYS if key in raw}))
 
 
-# checks of nodes, created from the types
+# readers of nodes, made of the types: once in a process, since ``_reader`` keeps them
 
 
 @cache
@@ -152,21 +156,22 @@ def _reader(cls: type) -> Read:
     return _read_as(inspect.type_info(cls))
 
 
-def _read_as(kind: inspect.Type) -> Read:
+def _read_as(shape: inspect.Type) -> Read:
+    """Return the reader of a type, as msgspec describes it: its ``shape``."""
     metadata: Raw = {}
-    while isinstance(kind, inspect.Metadata):
-        metadata |= {**(kind.extra_json_schema or {}), **(kind.extra or {})}
-        kind = kind.type
-    if isinstance(kind, inspect.StructType):
-        return _struct(kind)
-    if isinstance(kind, inspect.DictType):
-        return _mapping(kind, metadata)
-    if isinstance(kind, inspect.ListType):
-        return _items(kind)
-    if isinstance(kind, inspect.IntType):
-        return _count(kind.ge or 0)
-    if isinstance(kind, inspect.StrType):
-        return _text(kind, None if "checked" in metadata else metadata.get("enum"))
+    while isinstance(shape, inspect.Metadata):
+        metadata |= {**(shape.extra_json_schema or {}), **(shape.extra or {})}
+        shape = shape.type
+    if isinstance(shape, inspect.StructType):
+        return _struct(shape)
+    if isinstance(shape, inspect.DictType):
+        return _mapping(shape, metadata)
+    if isinstance(shape, inspect.ListType):
+        return _items(shape)
+    if isinstance(shape, inspect.IntType):
+        return _count(shape.ge or 0)
+    if isinstance(shape, inspect.StrType):
+        return _text(shape, None if "checked" in metadata else metadata.get("enum"))
     return _test  # the type of a test is Any: its keys say which form it has
 
 
@@ -182,10 +187,10 @@ def _test(node: Node, what: str) -> Raw:
     return _reader(form.Cases)(node, what)  # type: ignore[no-any-return]
 
 
-def _struct(kind: inspect.StructType) -> Read:
-    readers = {field.name: _read_as(field.type) for field in kind.fields}
-    required = [field.name for field in kind.fields if field.required]
-    build = _BUILD.get(kind.cls)
+def _struct(shape: inspect.StructType) -> Read:
+    readers = {field.name: _read_as(field.type) for field in shape.fields}
+    required = [field.name for field in shape.fields if field.required]
+    build = _BUILD.get(shape.cls)
     expected = f"a mapping of {', '.join([*readers][:4])}, ..."
 
     def read(node: Node, what: str) -> Any:
@@ -205,10 +210,10 @@ def _struct(kind: inspect.StructType) -> Read:
     return read
 
 
-def _mapping(kind: inspect.DictType, metadata: Raw) -> Read:
+def _mapping(shape: inspect.DictType, metadata: Raw) -> Read:
     """Return a check of a mapping; those of an ``item`` (a test, a case) learn their line."""
-    reader, item, least = _read_as(kind.value_type), metadata.get("item"), kind.min_length or 0
-    expected, keys = f"a mapping of {metadata['holds']}", kind.key_type
+    reader, item, least = _read_as(shape.value_type), metadata.get("item"), shape.min_length or 0
+    expected, keys = f"a mapping of {metadata['holds']}", shape.key_type
     allowed = None
     if isinstance(keys, inspect.Metadata):
         allowed = (keys.extra_json_schema or {}).get("enum")
@@ -235,10 +240,10 @@ def _mapping(kind: inspect.DictType, metadata: Raw) -> Read:
     return read
 
 
-def _items(kind: inspect.ListType) -> Read:
+def _items(shape: inspect.ListType) -> Read:
     """Return a check of a list in which no two items are the same, by their ``key``."""
-    form_of_item = kind.item_type
-    reader, most = _read_as(form_of_item), kind.max_length
+    form_of_item = shape.item_type
+    reader, most = _read_as(form_of_item), shape.max_length
     noun = _ITEM_NOUNS[form_of_item.cls] if isinstance(form_of_item, inspect.StructType) else "text"
 
     def read(node: Node, what: str) -> tuple[Any, ...]:
