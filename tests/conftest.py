@@ -106,6 +106,35 @@ BROKEN = """
 """
 
 
+FUNCTIONS = """
+import unittest
+import pytest, torch
+
+def clean(x):
+    return torch.sin(x) + 1
+
+def broken(x):
+    y = torch.sin(x)
+    print("hello")
+    return y + 1
+
+def run(f, *shapes):
+    compiled = torch.compile(f, backend="eager")
+    for n in shapes or (3,):
+        compiled(torch.ones(n))
+"""
+"""What tests of an example compile that is written after it."""
+
+
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_RUN_ID": "123456",
+    "GITHUB_REPOSITORY": "tenstorrent/tt-xla",
+    "GITHUB_SERVER_URL": "https://github.com",
+}
+"""What a workflow's run knows of itself."""
+
+
 @pytest.fixture(autouse=True)
 def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite itself runs under CI; the runs that it makes are a developer's."""
@@ -115,6 +144,10 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Suite(GatedSuite):
     """An example whose report is looked at as JSON, and whose baselines as text."""
+
+    def write_tests(self, text: str) -> None:
+        """Write tests, as they stand, after the functions that they compile."""
+        (self.path / "test_it.py").write_text(FUNCTIONS + text)
 
     def run(self, *args: str) -> pytest.RunResult:  # type: ignore[override]
         """Run in a checkout whose directory of baselines is there, empty at first."""
@@ -143,6 +176,10 @@ class Suite(GatedSuite):
 
     def baseline(self, name: str = "test_it") -> str:
         return (self.path / "baselines" / f"{name}.yaml").read_text()
+
+    def write_baseline(self, text: str, name: str = "test_it") -> None:
+        (self.path / "baselines").mkdir(exist_ok=True)
+        (self.path / "baselines" / f"{name}.yaml").write_text(text)
 
     def has_baseline(self, name: str = "test_it") -> bool:
         return (self.path / "baselines" / f"{name}.yaml").exists()

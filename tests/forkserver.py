@@ -137,7 +137,6 @@ def _start(address: Path, modules: Sequence[str], environ: Mapping[str, str]) ->
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None
     with process.stdout:
         if not process.stdout.readline():
             raise RuntimeError("the server of forks did not start; standard error says why")

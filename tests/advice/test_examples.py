@@ -75,7 +75,6 @@ def topics(error: Exception) -> set[str]:
     """The pages that are advised for what was raised."""
     trace = "".join(traceback.format_exception(error))
     failure = triage(type(error).__name__, str(error), trace)
-    assert failure is not None
     family = advice.family(failure.broke) if failure.broke is not None else None
     return {failure.topic, family.name} if family else {failure.topic}
 

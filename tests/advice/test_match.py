@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.match import SHORT_LIMIT, families, family, shorts
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
@@ -80,6 +81,10 @@ REASONS = [
     ("disabled", "Skip calling `torch.compiler.disable()`d function", "", ""),
     ("disabled", "call torch._dynamo.disable() wrapped function", "", ""),  # 2.6
     ("graph-break", "Call to `torch._dynamo.graph_break()`", "", ""),
+    ("graph-break", "Call to `torch._dynamo.graph_break()`", "", "torch._dynamo.graph_break()"),
+    ("autograd", "Call to `torch._dynamo.graph_break()`", "", "optimizer.step()"),
+    ("autograd", "Attempted to inline function marked as skipped", "", "opt.zero_grad()"),
+    ("c-call", "Attempted to inline function marked as skipped", "", "y = helper(x)"),
     ("graph-break", "skip function graph_break in file decorators.py", "", ""),  # 2.6
     ("context", "Unsupported context manager", "", "with lock:"),
     ("cond", "torch.cond: differing branch outputs", "", ""),
@@ -171,16 +176,13 @@ CAUSES = [
 def test_a_break_belongs_to_its_family(name: str, reason: str, explanation: str, code: str) -> None:
     item = Break("dynamo", reason, Frame("a.py", "f", 1, code), explanation=explanation)
     found = family(item)
-    assert found is not None
     assert found.name == name
     assert {*shorts(item)} <= {line.short for line in found.lines}
 
 
 @pytest.mark.parametrize(("name", "guard"), GUARDS)
 def test_a_recompile_belongs_to_its_family(name: str, guard: str) -> None:
-    found = family(Recompile("dynamo", "0/1", guard))
-    assert found is not None
-    assert found.name == name
+    assert advice.name(Recompile("dynamo", "0/1", guard)) == name
 
 
 @pytest.mark.parametrize(("name", "cause", "reason"), CAUSES)
@@ -188,9 +190,7 @@ def test_a_recompile_belongs_to_its_family(name: str, guard: str) -> None:
 def test_a_device_graph_belongs_to_its_family(
     layer: str, name: str, cause: str, reason: str
 ) -> None:
-    found = family(Graph(layer, "1", cause, reason=reason))
-    assert found is not None
-    assert found.name == name
+    assert advice.name(Graph(layer, "1", cause, reason=reason)) == name
 
 
 def test_a_line_is_shown_in_the_forms_only_that_it_is_held_for() -> None:

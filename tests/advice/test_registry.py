@@ -34,16 +34,6 @@ def test_no_id_is_lost() -> None:
     assert set(registry.installed_registry().ids) == set(json.loads(file.read_text()))
 
 
-@pytest.mark.skipif(VERSION < (2, 9), reason="the id came later")
-def test_an_id_has_torchs_own_words() -> None:
-    (words, *_) = registry.installed_registry().ids["GB0124"]
-    assert words.reason == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
-    assert "capture_scalar_outputs" in " ".join(words.hints)
-    assert registry.installed_registry().by_reason(
-        "unsupported  tensor.ITEM() " + words.reason[26:]
-    )
-
-
 @pytest.mark.skipif(VERSION < (2, 8), reason="torch has no links")
 def test_links_are_built_as_torch_builds_them() -> None:
     from torch._dynamo import exc
@@ -69,7 +59,6 @@ def test_torch_is_not_imported() -> None:
 
 def test_the_table_has_the_ids_of_the_newest_torch() -> None:
     table = registry.shipped_registry()
-    assert table.version is not None
     assert len(table.ids) > 500
     newest = tuple(int(part) for part in table.version.split(".")[:2])
     if newest == VERSION:

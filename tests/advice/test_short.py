@@ -12,9 +12,7 @@ pytest.importorskip("torch")
 import torch
 import torch._dynamo
 
-from pytest_graphbreak import advice
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.model.items import Break, Frame
 
 pytestmark = pytest.mark.once
 
@@ -31,17 +29,3 @@ def test_every_name_in_it_is_there_as_it_is_written(name: str) -> None:
     for dotted in DOTTED.findall(line):
         if not dotted.startswith("torch_xla"):  # held by the examples of the pages, on the device
             operator.attrgetter(dotted.removeprefix("torch."))(torch)
-
-
-@pytest.mark.parametrize(
-    ("reason", "code", "name"),
-    [
-        ("Call to `torch._dynamo.graph_break()`", "optimizer.step()", "autograd"),
-        ("Call to `torch._dynamo.graph_break()`", "torch._dynamo.graph_break()", "graph-break"),
-        ("Call to `torch._dynamo.graph_break()`", "", "graph-break"),
-        ("Attempted to inline function marked as skipped", "opt.zero_grad()", "autograd"),
-        ("Attempted to inline function marked as skipped", "y = helper(x)", "c-call"),
-    ],
-)
-def test_an_optimizer_belongs_outside_of_compiled_code(reason: str, code: str, name: str) -> None:
-    assert advice.name(Break("dynamo", reason, Frame("a.py", "f", 2, code))) == name

@@ -196,7 +196,6 @@ def test_what_torch_raises_is_distinguished(
     function: Callable[[], Any], kind: str, topic: str | None
 ) -> None:
     found = of(function)
-    assert found is not None
     assert found.kind.name == kind
     if found.broke is None:
         assert found.topic == topic
@@ -206,9 +205,7 @@ def test_what_torch_raises_is_distinguished(
 
 def test_a_break_under_fullgraph_is_reported_as_a_break() -> None:
     found = of(print_under_fullgraph)
-    assert found is not None
     broke = found.broke
-    assert broke is not None
     assert "print" in broke.reason + broke.explanation
     assert broke.where.file == "test_triage.py"
     assert broke.where.function == "f"
@@ -259,7 +256,6 @@ WORDS = [
 @pytest.mark.parametrize(("kind", "error", "message"), WORDS)
 def test_words_of_other_devices(kind: str, error: str, message: str) -> None:
     found = triage(error, message)
-    assert found is not None
     assert found.kind.name == kind
 
 
@@ -270,9 +266,7 @@ def test_the_guards_of_torch_xla_are_distinguished() -> None:
     many = triage(
         "RuntimeError", "Maximum number of different graphs allowed per function exceeded: 1"
     )
-    assert read is not None
     assert (read.kind.name, read.topic) == ("graph-break", "access")
-    assert many is not None
     assert (many.kind.name, many.topic) == ("recompile-limit", "device-recompile")
 
 
@@ -293,7 +287,6 @@ IS_NAN = '  File "/tmp/a.py", line 9, in call\n    assert not buf0.isnan().any()
 )
 def test_where_it_was_raised_tells_the_kind(kind: str, error: str, frames: str) -> None:
     found = triage(error, "unhandled", frames)
-    assert found is not None
     assert found.kind.name == kind
 
 
@@ -354,7 +347,6 @@ def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
         print_under_fullgraph()
     trace = "".join(traceback.format_exception(raised.value.__cause__ or raised.value))
     found = triage(type(raised.value).__name__, str(raised.value), trace)
-    assert found is not None
     assert found.raised.startswith("torch/_dynamo/")
     assert not found.raised.endswith("exc.py")
     assert f"read: {found.raised}, " in "\n".join(found.lines("pytest"))
@@ -362,7 +354,6 @@ def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
 
 def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     found = of(branch_under_fullgraph)
-    assert found is not None
     text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
     assert text.startswith("graph break under fullgraph: ")
     assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text

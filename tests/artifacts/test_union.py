@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.artifacts.incoming import parse
-from pytest_graphbreak.artifacts.union import NamedTest, Union, union
+from pytest_graphbreak.artifacts.union import Union, union
 from tests.reports import Data, a_break, a_report, a_test, over, place
 
 pytestmark = pytest.mark.pure
@@ -40,13 +40,6 @@ def test_the_report_that_saw_more_is_taken_in_any_order(worse: Data) -> None:
         found = together(*(a_report(test) for test in reports))
         assert outcome_of(found) == "passed"
         assert not found.contradictions
-
-
-def test_profiles_are_kept_apart() -> None:
-    found = together(a_report(a_test(T, 1)), a_report(a_test(T, 3), profile="tt-n150"))
-    assert not found.contradictions
-    assert found.profiles == ["cpu", "tt-n150"]
-    assert found.files == ["tests/test_a.py"]
 
 
 @pytest.mark.parametrize(
@@ -141,51 +134,9 @@ def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
     return a_report(*(a_test(name) for name in taken), **(session | changes))
 
 
-def test_every_shard_tells_what_it_left_to_others() -> None:
-    found = together(shard(0, 1), shard(2))
-    assert found.by_profile["cpu"].whole == {"tests/test_a.py"}
-    assert found.collected_tests == {f"tests/test_a.py::test[{number}]" for number in range(4)}
-    assert left_out(found) == [("cpu", "tests/test_a.py::test[3]")]
-    assert not left_out(together(shard(0, 1), shard(2, 3)))
-    assert not found.incomplete
-
-
-def test_a_test_that_another_profile_ran_is_left_out_where_it_was_recorded() -> None:
-    """``-m n150`` on one machine and ``-m n300`` on the other leave nothing out."""
-    found = together(shard(0, 1), shard(2, 3) | {"environment": {"profile": "tt"}})
-    assert left_out(found) == []
-    assert list(found.left_out(lambda key: (key.nodeid[-2], key.profile) == ("3", "cpu"))) == [
-        ("cpu", "tests/test_a.py::test[3]")
-    ]
-
-
-def test_groups_say_whether_one_is_lost() -> None:
-    groups = [shard(number, shard={"group": number + 1, "of": 3}) for number in range(3)]
-    assert together(groups[0], groups[2]).by_profile["cpu"].lost_groups == [(2, 3)]
-    assert ("cpu", "tests/test_a.py::test[1]") in left_out(together(groups[0], groups[2]))
-    # All are there: what none of them took was not meant to run (-m).
-    found = together(*groups)
-    assert (found.by_profile["cpu"].lost_groups, left_out(found)) == ([], [])
-    retry = shard(1)
-    assert left_out(together(*groups, retry)) == []
-
-
-def left_out(found: Union) -> list[NamedTest]:
-    return list(found.left_out(lambda key: False))
-
-
 def test_a_crashed_test_was_collected() -> None:
     found = together(shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
     assert "tests/test_a.py::test[9]" in found.collected_tests
-
-
-def test_a_file_that_nobody_collected_whole_is_partial() -> None:
-    node_ids = a_report(a_test(T), a_test("tests/test_b.py::t"), collected_whole=[])
-    assert together(node_ids).partial_files == ["tests/test_a.py", "tests/test_b.py"]
-    functions = ["tests/test_a.py::test_b"]
-    found = together(node_ids, a_report(a_test(T), collected_whole=functions))
-    assert found.partial_files == ["tests/test_b.py"]
-    assert found.by_profile["cpu"].whole == set(functions)
 
 
 def test_a_run_that_says_it_was_complete_is_believed() -> None:

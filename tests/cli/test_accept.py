@@ -10,6 +10,7 @@ import pytest
 from tests import terminal
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
+from tests.text.tools import Terminal
 from tests.untrusted import PATHS
 
 pytestmark = pytest.mark.pure
@@ -84,14 +85,6 @@ def test_profiles_in_one_go_base_first(workspace: Workspace) -> None:
     assert workspace.run("check", *reports).code == 0
 
 
-def test_without_a_base_profile_the_first_report_is_it(workspace: Workspace) -> None:
-    workspace.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
-    workspace.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
-    workspace.run("accept", "--yes", "n300.json", "n150.json")
-    assert "profile: tt-n300" in workspace.baseline()
-    assert "tt-n150:\n        graphs: {dynamo: 1}" in workspace.baseline()
-
-
 def test_a_base_profile_that_no_report_has_is_refused(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(a_test(T)))
     said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", "one.json")
@@ -101,18 +94,6 @@ def test_a_base_profile_that_no_report_has_is_refused(workspace: Workspace) -> N
 
 
 # shards, retries, contradictions
-
-
-def test_shards_and_retries(workspace: Workspace) -> None:
-    crashed = a_test("tests/test_a.py::t2", 0, outcome="crashed", failed_by="test")
-    own = a_test("tests/test_a.py::t3", 9, outcome="failed", failed_by="test")
-    workspace.report("1.json", a_report(a_test("tests/test_a.py::t1"), crashed, own))
-    workspace.report(
-        "2.json", a_report(a_test("tests/test_a.py::t2"), a_test("tests/test_a.py::t3"))
-    )
-    assert workspace.run("accept", "--yes", "1.json", "2.json").code == 0
-    for name in ("t1", "t2", "t3"):
-        assert f"  {name}:\n    graphs: {{dynamo: 1}}\n" in workspace.baseline()
 
 
 @pytest.mark.parametrize("runs", ["report", "fail"])
@@ -175,9 +156,7 @@ def test_nowhere_to_ask_nothing_is_written(workspace: Workspace) -> None:
 def test_a_terminal_is_asked(
     answer: str, code: int, written: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = io.StringIO(answer)
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
     workspace.report("one.json", a_report(a_test(T)))
     said = workspace.run("accept", "one.json")
     assert said.code == code
@@ -207,9 +186,7 @@ def test_a_review_asks_for_each_test_and_writes_at_the_end(
     workspace.run("accept", "--yes", "was.json")
     before = workspace.baseline()
     workspace.report("now.json", a_report(*(a_test(name, 2) for name in names)))
-    terminal = io.StringIO(answers)
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stdin", Terminal(answers))
     said = workspace.run("accept", "--review", "now.json")
     assert said.code == code
     assert (

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import pty
 import re
 import sys
 import threading
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.cli import analyze as command
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
+from tests import terminal
 from tests.cli.conftest import Said, Workspace
 from tests.growth import grows
 from tests.logs.worst import WORST
@@ -249,7 +249,10 @@ def test_standard_input_that_does_not_block(
 
 
 def test_a_terminal_sees_how_far_it_is_and_nothing_is_left_of_it(analyze: Analyze) -> None:
-    seen = in_terminal("analyze", analyze.log(failing() * 800))
+    command = (sys.executable, "-m", "pytest_graphbreak", "analyze", analyze.log(failing() * 800))
+    shown = terminal.run(command, analyze.path, {"NO_COLOR": "1"})
+    assert shown.code == 0
+    seen = shown.raw
     drawn = re.findall(r"\[([#.]{20})\] +(\d+)% of ([\d.]+ MB)", seen)
     assert len(drawn) > 1, seen[:2000]
     assert drawn == sorted(drawn, key=lambda one: int(one[1]))
@@ -258,26 +261,6 @@ def test_a_terminal_sees_how_far_it_is_and_nothing_is_left_of_it(analyze: Analyz
     assert seen[last:].count("2,400 graphs (certain: headers)") == 1
     width = max(len(part.split("\n")[0]) for part in seen[:last].split("\r\x1b[K"))
     assert width < 80
-
-
-def in_terminal(*arguments: str) -> str:
-    """What a terminal of 80 columns is sent by ``graphbreak``."""
-    pid, terminal = pty.fork()
-    if not pid:
-        os.environ.update(TERM="xterm", COLUMNS="80", NO_COLOR="1")
-        os.execv(sys.executable, [sys.executable, "-m", "pytest_graphbreak", *arguments])
-    seen = b""
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux tells so that the other side is closed
-            break
-        if not part:
-            break
-        seen += part
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    return seen.decode()
 
 
 # Whose files are quoted

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Workspace
+from tests.conftest import GITHUB
 from tests.reports import a_report, a_test, over
 
 pytestmark = pytest.mark.pure
@@ -135,14 +136,9 @@ def test_check_on_github_prints_the_line(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, page: str | None
 ) -> None:
     workspace.report("one.json", a_report(over(T, 1, 3)))
-    for name, value in {
-        "GITHUB_ACTIONS": "true",
-        "GITHUB_RUN_ID": "99",
-        "GITHUB_REPOSITORY": "me/net",
-        "GITHUB_SERVER_URL": "https://github.com",
-    }.items():
+    for name, value in GITHUB.items():
         monkeypatch.setenv(name, value)
-    line = "graphbreak accept --run 99 --repo me/net"
+    line = "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
     if page is None:
         assert workspace.run("check", "one.json").out.endswith(f"{line}\n")
         return
@@ -152,4 +148,4 @@ def test_check_on_github_prints_the_line(
     workspace.run("report", "one.json", "--markdown", page)
     assert "--run" not in Path(page).read_text()
     workspace.run("report", "one.json", "--markdown", page, "--of-run", "98")
-    assert f"\n```sh\n{line.replace('99', '98')}\n```\n" in Path(page).read_text()
+    assert f"\n```sh\n{line.replace('123456', '98')}\n```\n" in Path(page).read_text()

@@ -227,14 +227,6 @@ def test_unmeasured_tests_fail(workspace: Workspace) -> None:
     assert "unmeasured tests/test_a.py::crashed   on cpu" in said.out
 
 
-def test_a_retry_measures_what_had_crashed(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T))
-    crashed = a_test(T, 0, outcome="crashed", failed_by="test")
-    workspace.report("one.json", a_report(crashed, unmeasured=[T]))
-    workspace.report("retry.json", a_report(a_test(T)))
-    assert workspace.run("check", "one.json", "retry.json").code == 0
-
-
 def test_contradictions_are_no_ground_for_a_verdict(workspace: Workspace) -> None:
     """Neither of the test that two reports contradict nor of the run: nothing is to be accepted."""
     other = "tests/test_a.py::other"

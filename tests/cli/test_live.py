@@ -123,18 +123,6 @@ def test_a_node_id_knows_its_function(here: Suite, graphbreak: Command) -> None:
     assert "test_it.py::test_gone" not in out
 
 
-@pytest.mark.parametrize("args", [("test_it.py::test_model[0]",), ("--lf",)])
-def test_a_run_that_collected_in_part_knows_nothing(
-    args: tuple[str, ...], here: Suite, graphbreak: Command
-) -> None:
-    recorded_with_a_stale_entry(here)
-    # Not `here.run`, which turns off the plugin that has --lf.
-    here.pytester.runpytest_inprocess("--graph-budget-report=one.json", *args)
-    _, out = graphbreak("check", "one.json")
-    assert "stale      " not in out
-    assert "1 file collected in part only" in out
-
-
 def test_a_filter_of_tt_xla(here: Suite, graphbreak: Command) -> None:
     """Its retries run the tests listed in a file, and tell pytest nothing of the others."""
     recorded_with_a_stale_entry(here)
@@ -146,27 +134,6 @@ def test_a_filter_of_tt_xla(here: Suite, graphbreak: Command) -> None:
     assert "No verdict: 4 tests collected, and run in none of these reports." in out
     assert out.count("stale      ") == 2
     assert graphbreak("check", "--allow-missing", name)[0] == 0
-
-
-def test_a_marker_holds_in_a_later_check(here: Suite, graphbreak: Command) -> None:
-    here.write(
-        """
-        import pytest, torch
-
-        def f(x):
-            print("break")
-            return torch.sin(x)
-
-        @pytest.mark.max_graphs(5, breaks=0)
-        def test_model():
-            torch.compile(f, backend="eager")(torch.ones(3))
-        """
-    )
-    name = shard(here, "one.json")
-    assert graphbreak("accept", "--yes", name)[0] == 0
-    code, out = graphbreak("check", name)
-    assert code == 1
-    assert "1 graph break, the marker allows 0" in out
 
 
 @pytest.mark.parametrize(

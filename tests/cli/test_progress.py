@@ -7,13 +7,9 @@ import io
 import pytest
 
 from pytest_graphbreak.cli.messages import Progress
+from tests.text.tools import Terminal
 
 pytestmark = pytest.mark.once
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_bar_moves_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,6 @@ def test_an_update_writes_them_where_it_writes_anyway(tmp_path: Path) -> None:
     update(tmp_path, [measured("test_one", net="2.0"), measured("test_two", 2, other="3")])
     assert 'packages: {net: "1.0", other: "3"}\n' in file.read_text()
     entry = Baselines(tmp_path).entry("tests/test_a.py::test_one")
-    assert entry is not None
     assert entry.packages == {"net": "1.0", "other": "3"}
 
 

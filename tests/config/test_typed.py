@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 pytest.importorskip("torch")
 
 from pytest_graphbreak.config.typed import GitHubRun, Typed, start, this_run
-from tests.conftest import BROKEN, CLEAN, Suite
+from tests.conftest import BROKEN, CLEAN, GITHUB, Suite
 
 pytestmark = pytest.mark.once
 
@@ -119,14 +119,6 @@ def test_it_crosses_processes_as_builtin_types() -> None:
     assert reported.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
     assert reported.test("tests/a.py::t") == "python -m pytest -p x a.py::t"
     assert reported.rerun("--x") == "python -m pytest -p x --x tests"
-
-
-GITHUB = {
-    "GITHUB_ACTIONS": "true",
-    "GITHUB_RUN_ID": "123456",
-    "GITHUB_REPOSITORY": "tenstorrent/tt-xla",
-    "GITHUB_SERVER_URL": "https://github.com",
-}
 
 
 def test_on_github_it_names_the_run() -> None:

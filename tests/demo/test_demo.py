@@ -19,12 +19,6 @@ pytestmark = pytest.mark.skipif(
 ONE = ("tests/models/test_ranker.py::test_ranker",)
 
 
-@pytest.mark.nightly  # under the gate, the half of torch_xla runs the same tests
-@pytest.mark.usefixtures("xla_forks")
-def test_committed_baselines_are_green(tmp_path: Path) -> None:
-    assert show.green(ONE, tmp_path)
-
-
 @pytest.mark.nightly  # the demo with its break is red by day
 @pytest.mark.usefixtures("xla_forks")
 def test_without_a_break_the_second_half_fails(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ pytestmark = [
     ),
 ]
 
-CODE_OR_COMMAND = (" " * 10, "  accept ", "  explain ", "next ", ">", "E ", "FAILED ")
 README = list(blocks(ROOT / "README.md"))
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 
@@ -49,31 +48,6 @@ def test_the_failure_at_the_top_is_the_one_that_comes(project: Path) -> None:
     seen = terminal.run([*PYTEST, "--graph-budget"], project, columns=200)
     shown = next(block for block in README if block.text.startswith("graph budget:")).text
     assert shown in seen.text.replace("\r\n", "\n")
-
-
-@pytest.mark.usefixtures("forks")
-def test_in_a_terminal(project: Path) -> None:
-    broken(project)
-    seen = terminal.run([*PYTEST, "--graph-budget"], project)
-    assert seen.code == 1, seen.text
-    assert "\x1b[31m\x1b[1mgraph budget: 2 dynamo graphs" in seen.raw
-    assert "torch.__trace" not in seen.text
-    ours = seen.lines[
-        seen.lines.index(next(x for x in seen.lines if x.startswith("graph budget:"))) :
-    ]
-    ours = ours[: next(n for n, line in enumerate(ours) if line.startswith("  accept    "))]
-    assert max(len(line) for line in ours if not line.startswith(CODE_OR_COMMAND)) <= 80
-    assert "      fix: torch.where(condition, a, b), without .item(), where both sides only" in ours
-    assert "           make a tensor of one shape" in ours
-
-
-@pytest.mark.usefixtures("forks")
-def test_without_colour(project: Path) -> None:
-    (project / "baselines").mkdir()
-    seen = terminal.run([*PYTEST, "--graph-budget"], project, {"NO_COLOR": "1"})
-    assert seen.code == 1
-    assert "\x1b[" not in seen.raw
-    assert "graph budget: no baseline for this test (1 dynamo graph)" in seen.text
 
 
 @pytest.mark.parametrize(

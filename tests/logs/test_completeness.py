@@ -111,7 +111,6 @@ def test_a_packed_log_that_is_cut_off(tmp_path: Path) -> None:
         rf"\({CUT}\); what came before is read",
         said,
     )
-    assert place is not None
     assert 0 < int(place[1].replace(",", "")) < len(text)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
@@ -81,9 +80,7 @@ def test_the_gate_fails_what_it_cannot_see(suite: Suite, missing: str) -> None:
             raise KeyError
         """
     )
-    baseline = Path(suite.path) / "baselines" / "test_it.yaml"
-    baseline.parent.mkdir()
-    baseline.write_text(
+    suite.write_baseline(
         f"version: 1\nprofile: cpu\ntests:\n  test_recorded:\n    graphs: {{{layer}: 1}}\n"
     )
     tests = suite.tests("--graph-budget")

@@ -61,8 +61,7 @@ def test_the_flag_swallows_no_path(suite: Suite) -> None:
 @pytest.mark.parametrize("dry", ["--collect-only", "--setup-only", "--setup-plan"])
 def test_a_dry_run_measures_and_checks_nothing(suite: Suite, dry: str) -> None:
     suite.write(CLEAN)
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "broken.yaml").write_text("<<<<<<< HEAD\n")
+    suite.write_baseline("<<<<<<< HEAD\n", "broken")
     result = suite.run("--graph-budget", dry)
     assert result.ret == 0
 
@@ -76,8 +75,7 @@ PRINTING = "def test_one():\n    print('a body')\n\ndef test_two():\n    print('
 def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite, name: str) -> None:
     """Also that of a file with no tests, in a run of all."""
     suite.write(PRINTING)
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / f"{name}.yaml").write_text(BAD)
+    suite.write_baseline(BAD, name)
     result = suite.pytester.runpytest_subprocess("--graph-budget", "-s")
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: baselines/{name}.yaml:5: *"])
@@ -89,8 +87,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
     """No test of a broken file runs, and what other files have runs; the run is red."""
     suite.write(PRINTING)
     suite.write("def test_three():\n    pass\n", "test_other")
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "test_it.yaml").write_text(BAD)
+    suite.write_baseline(BAD)
     result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
     assert result.ret == 1
     result.assert_outcomes(errors=2, passed=1)
@@ -103,8 +100,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
 @pytest.mark.usefixtures("forks")
 def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) -> None:
     suite.write(PRINTING)
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "other.yaml").write_text(BAD)
+    suite.write_baseline(BAD, "other")
     result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
     assert result.ret == 1
     result.assert_outcomes(passed=2)
@@ -120,6 +116,5 @@ def test_baselines_of_tests_that_do_not_run_are_not_read(
 ) -> None:
     suite.write(PRINTING)
     suite.write("def test_three():\n    pass\n", "test_other")
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "test_other.yaml").write_text(BAD)
+    suite.write_baseline(BAD, "test_other")
     assert suite.pytester.runpytest_subprocess("--graph-budget", *selected).ret == 0

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import CLEAN, Suite
+from tests.conftest import CLEAN, GITHUB, Suite
 
 pytestmark = pytest.mark.once
 
 REPORT = ("-o", "graph_budget_new=report")
-GITHUB = {
-    "CI": "true",
-    "GITHUB_ACTIONS": "true",
-    "GITHUB_RUN_ID": "123456",
-    "GITHUB_REPOSITORY": "tenstorrent/tt-xla",
-    "GITHUB_SERVER_URL": "https://github.com",
-}
 
 
 def test_on_github_there_is_a_line_to_paste(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in GITHUB.items():
+    for name, value in {"CI": "true", **GITHUB}.items():
         monkeypatch.setenv(name, value)
     summary = suite.path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))

@@ -11,14 +11,12 @@ from tests.conftest import BROKEN, CLEAN, Suite
 pytestmark = pytest.mark.once
 
 
-def test_it_judges_what_is_recorded_already(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-record")
-    before = suite.baseline()
-    suite.write(BROKEN + BROKEN.replace("test_model", "test_second"))
-    result = suite.run("--graph-budget-record")
+def test_it_judges_what_is_recorded_already(recorded: Suite) -> None:
+    before = recorded.baseline()
+    recorded.write(BROKEN + BROKEN.replace("test_model", "test_second"))
+    result = recorded.run("--graph-budget-record")
     result.assert_outcomes(passed=1, failed=1)
-    now = suite.baseline()
+    now = recorded.baseline()
     assert now.startswith(before)
     assert "test_second" in now
 
@@ -32,12 +30,10 @@ def test_an_improvement_is_left_to_update(suite: Suite) -> None:
     assert suite.baseline() == before
 
 
-def test_what_is_repeated_for_a_run_drops_no_entry(suite: Suite) -> None:
+def test_what_is_repeated_for_a_run_drops_no_entry(recorded: Suite) -> None:
     """As pytest-repeat does it: the tests of this run have cases, the entries have none."""
-    suite.write(CLEAN)
-    suite.run("--graph-budget-record")
-    before = suite.baseline()
-    suite.pytester.makeconftest(
+    before = recorded.baseline()
+    recorded.pytester.makeconftest(
         """
         import pytest
 
@@ -48,12 +44,12 @@ def test_what_is_repeated_for_a_run_drops_no_entry(suite: Suite) -> None:
             metafunc.parametrize("repeat", range(2), indirect=True, ids=["1-2", "2-2"])
         """
     )
-    result = suite.run("--graph-budget-record")
+    result = recorded.run("--graph-budget-record")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         ["*test_model[[]1-2] was not recorded: its entry in * has no cases*"]
     )
-    assert suite.baseline() == before
+    assert recorded.baseline() == before
 
 
 @pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-record"])
@@ -75,17 +71,15 @@ def test_a_link_out_of_the_repository_is_not_followed(suite: Suite, option: str)
 
 
 @pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_run_writes_no_baseline(suite: Suite, times: int) -> None:
+def test_a_run_that_is_interrupted_twice_writes_no_baseline(suite: Suite) -> None:
     """Nor is its report one of a run that ended well."""
     suite.write(
         f"{CLEAN}\n    def test_long(): import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     )
     suite.pytester.makeconftest(
-        f"""
+        """
         import os, signal
-        def pytest_keyboard_interrupt():
-            if {times} == 2: os.kill(os.getpid(), signal.SIGINT)
+        def pytest_keyboard_interrupt(): os.kill(os.getpid(), signal.SIGINT)
         """
     )
     options = ("--graph-budget-record", "--graph-budget-report=graphs.json")

@@ -33,8 +33,7 @@ def test_alone_it_observes_and_judges_nothing(suite: Suite) -> None:
 
 def test_alone_it_reads_no_baseline(suite: Suite) -> None:
     suite.write(CLEAN)
-    (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "test_it.yaml").write_text("<<<<<<< HEAD\n")
+    suite.write_baseline("<<<<<<< HEAD\n")
     assert suite.report()["session"]["exit"] == 0
 
 

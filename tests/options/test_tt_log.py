@@ -71,16 +71,6 @@ def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     assert reported == dict.fromkeys(reported, None)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("value", ["headers", "full"])
-def test_a_level_of_the_users_leaves_the_others_alone(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    monkeypatch.setenv("TTXLA_LOGGER_LEVEL", "INFO")
-    reported = found(suite, "--graph-budget", "-o", f"graph_budget_tt_log={value}")
-    assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "INFO"}
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 @pytest.mark.parametrize("log", ["off", "headers"])
 def test_off_counts_through_xla(suite: Suite, monkeypatch: pytest.MonkeyPatch, log: str) -> None:

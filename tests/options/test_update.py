@@ -25,17 +25,15 @@ def test_it_records_and_passes(suite: Suite) -> None:
     suite.run("--graph-budget").assert_outcomes(passed=1)
 
 
-def test_it_never_brings_a_layer_to_none(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update")
-    before = suite.baseline()
-    suite.write(CLEAN.replace('torch.compile(f, backend="eager")', "f"))
-    result = suite.run("--graph-budget-update")
+def test_it_never_brings_a_layer_to_none(recorded: Suite) -> None:
+    before = recorded.baseline()
+    recorded.write(CLEAN.replace('torch.compile(f, backend="eager")', "f"))
+    result = recorded.run("--graph-budget-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["  accept    *pytest * --graph-budget-update --graph-budget-prune test_it.py::test_model"]
     )
-    assert suite.baseline() == before
+    assert recorded.baseline() == before
 
 
 @pytest.mark.parametrize(

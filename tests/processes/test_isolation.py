@@ -241,15 +241,6 @@ def test_in_any_order_and_in_any_process(
     assert runs(*args, order=order) == reference
 
 
-@pytest.mark.nightly  # `--forked` has each of them alone in a process
-@pytest.mark.usefixtures("xla_forks")
-@pytest.mark.once
-def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests) -> None:
-    for nodeid in reference:
-        with subtests.test(nodeid):
-            assert runs(nodeid) == {nodeid: reference[nodeid]}
-
-
 @pytest.mark.skipif(not HAS_XLA, reason="torch_xla is not installed")
 @pytest.mark.usefixtures("xla_forks")
 def test_after_a_test_that_left_work_pending_first_of_all(

@@ -11,35 +11,9 @@ from tests.conftest import BROKEN, CLEAN, Suite
 
 pytestmark = pytest.mark.once
 
-HEAD = """
-import unittest
-import pytest, torch
 
-def clean(x): return torch.sin(x) + 1
-
-def broken(x):
-    y = torch.sin(x)
-    print("hello")
-    return y + 1
-
-def run(f): torch.compile(f, backend="eager")(torch.ones(3))
-"""
-
-
-@pytest.fixture
-def written(suite: Suite) -> Suite:
-    suite.path.joinpath("test_it.py").write_text(HEAD)
-    return suite
-
-
-def add(suite: Suite, text: str) -> None:
-    path = suite.path / "test_it.py"
-    path.write_text(path.read_text() + text)
-
-
-def test_unittest_classes(written: Suite) -> None:
-    add(
-        written,
+def test_unittest_classes(suite: Suite) -> None:
+    suite.write_tests(
         """
 class TestCase(unittest.TestCase):
     def setUp(self): run(clean)
@@ -53,9 +27,9 @@ class TestCase(unittest.TestCase):
     def test_skips(self): self.skipTest("no")
     @unittest.expectedFailure
     def test_expected(self): self.fail("own")
-""",
+"""
     )
-    tests = written.tests()
+    tests = suite.tests()
     found = {name.split("::")[1]: (t["outcome"], t["failed_by"]) for name, t in tests.items()}
     assert found == {
         "test_passes": ("passed", None),
@@ -68,9 +42,8 @@ class TestCase(unittest.TestCase):
     assert tests["TestCase::test_gate"]["graphs"] == {"dynamo": 3}
 
 
-def test_xfail_takes_the_gates_failure_as_the_tests_own(written: Suite) -> None:
-    add(
-        written,
+def test_xfail_takes_the_gates_failure_as_the_tests_own(suite: Suite) -> None:
+    suite.write_tests(
         """
 @pytest.mark.xfail
 @pytest.mark.max_graphs(1)
@@ -89,16 +62,15 @@ def test_xpass(): run(broken)
 
 @pytest.mark.xfail(False, reason="not here")
 def test_no_xfail(): run(broken)
-""",
+"""
     )
-    written.run().assert_outcomes(xfailed=2, failed=1, xpassed=1, passed=1)
-    written.run("--graph-budget").assert_outcomes(xfailed=2, failed=2, xpassed=1)
-    written.run("--graph-budget-update").assert_outcomes(xfailed=2, failed=1, xpassed=1, passed=1)
+    suite.run().assert_outcomes(xfailed=2, failed=1, xpassed=1, passed=1)
+    suite.run("--graph-budget").assert_outcomes(xfailed=2, failed=2, xpassed=1)
+    suite.run("--graph-budget-update").assert_outcomes(xfailed=2, failed=1, xpassed=1, passed=1)
 
 
-def test_subtests(written: Suite) -> None:
-    add(
-        written,
+def test_subtests(suite: Suite) -> None:
+    suite.write_tests(
         """
 @pytest.mark.max_graphs(1)
 def test_sub(subtests):
@@ -116,9 +88,9 @@ def test_both(subtests):
     run(broken)
     with subtests.test("one"):
         assert False
-""",
+"""
     )
-    tests = written.tests()
+    tests = suite.tests()
     assert len(tests) == 3
     assert (tests["test_sub"]["failed_by"], tests["test_sub"]["graphs"]) == ("gate", {"dynamo": 2})
     assert tests["test_failing_sub"]["failed_by"] == "test"
@@ -139,9 +111,8 @@ def test_without_this_and_that(suite: Suite, args: tuple[str, ...]) -> None:
     assert suite.run("--graph-budget", *args).ret == 1
 
 
-def test_windows_nest(written: Suite) -> None:
-    add(
-        written,
+def test_windows_nest(suite: Suite) -> None:
+    suite.write_tests(
         """
 def test_blocks(graph_budget):
     with graph_budget() as outer:
@@ -158,13 +129,13 @@ def test_block_raises(graph_budget):
     with graph_budget(max_graphs=0):
         run(broken)
         raise ValueError("own")
-""",
+"""
     )
-    tests = written.tests()
+    tests = suite.tests()
     assert tests["test_blocks"]["graphs"] == {"dynamo": 3}
     assert tests["test_blocks"]["outcome"] == "passed"
     assert tests["test_block_raises"]["failed_by"] == "test"
-    written.run("-k", "raises").stdout.fnmatch_lines(["*ValueError: own*"])
+    suite.run("-k", "raises").stdout.fnmatch_lines(["*ValueError: own*"])
 
 
 def test_a_pytest_run_inside_a_measured_test(suite: Suite) -> None:

@@ -27,6 +27,11 @@ PRINT: Final = f"""{HEAD}def f(x):
     out = c(torch.randn(4, 4))
 """
 
+ONE_RESULT_MORE: Final = (
+    '    print("mean", y.mean().item())\n    return y.cos()\n',
+    "    return y.cos(), y.mean()\n",
+)
+
 MODULE: Final = f"""{HEAD}class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -376,10 +381,7 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a print after the call, with one result more": (
         PRINT,
         (
-            (
-                '    print("mean", y.mean().item())\n    return y.cos()\n',
-                "    return y.cos(), y.mean()\n",
-            ),
+            ONE_RESULT_MORE,
             (
                 "    out = c(torch.randn(4, 4))\n",
                 '    out, mean = c(torch.randn(4, 4))\n    print("mean", mean.item())\n',
@@ -399,10 +401,7 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a function around the call that prints": (
         PRINT,
         (
-            (
-                '    print("mean", y.mean().item())\n    return y.cos()\n',
-                "    return y.cos(), y.mean()\n",
-            ),
+            ONE_RESULT_MORE,
             (
                 CALL,
                 'inner = torch.compile(f, backend="eager")\n\n'
@@ -505,10 +504,7 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     "lines in another order": (
         PRINT,
         (
-            (
-                '    print("mean", y.mean().item())\n    return y.cos()\n',
-                "    return y.cos(), y.mean()\n",
-            ),
+            ONE_RESULT_MORE,
             (
                 "    out = c(torch.randn(4, 4))\n",
                 "    out, mean = c(torch.randn(4, 4))\n    lines.insert(0, mean.item())\n",

@@ -77,7 +77,6 @@ def test_what_a_call_prints_changes_and_gives_is_kept() -> None:
     assert (zero.lines, zero.changed) == (("here",), {"seen"})
     assert seen == []  # as it was before the first call
     raised = calls["inputs that require gradients"].raised
-    assert raised is not None
     assert (raised.kind, raised.explicit) == ("RuntimeError", False)
 
 
@@ -89,8 +88,6 @@ def test_what_the_program_refuses_itself_is_told_from_what_torch_refuses() -> No
 
     calls = drawn(model, torch.ones(4))
     one, empty = calls["a batch of one"].raised, calls["an empty batch"].raised
-    assert one is not None
-    assert empty is not None
     assert (one.words, one.explicit, empty.explicit) == ("ValueError: one", True, False)
 
 

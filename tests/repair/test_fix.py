@@ -10,8 +10,6 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
-import torch
-import torch._dynamo
 
 from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
@@ -23,9 +21,6 @@ from tests.examples import sample
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
-
-NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
-
 
 SAMPLE = ("disabled", "lengths")
 """Settings have tests of their own here."""

@@ -155,15 +155,6 @@ def test_limits(suite: Path) -> None:
     assert "accept" not in (suite / "limits.md").read_text().lower()
 
 
-def test_pages(suite: Path) -> None:
-    result = run(
-        suite, "pytest_graphbreak", "report", "b.json", "--markdown", "r.md", "--html", "r.html"
-    )
-    assert result.returncode == 0
-    assert "3 tests are over their graph budget" in (suite / "r.md").read_text()
-    assert '"verdict":"over"' in (suite / "r.html").read_text().replace(" ", "")
-
-
 def test_accept(suite: Path) -> None:
     """What a block counted is not the count of its test."""
     run(suite, "pytest_graphbreak", "accept", "b.json", "--yes")

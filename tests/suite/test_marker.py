@@ -12,31 +12,9 @@ from tests.conftest import Suite
 
 pytestmark = pytest.mark.once
 
-HEAD = """
-import pytest, torch
-
-def clean(x):
-    return torch.sin(x) + 1
-
-def broken(x):
-    y = torch.sin(x)
-    print("hello")
-    return y + 1
-
-def run(f, *shapes):
-    compiled = torch.compile(f, backend="eager")
-    for n in shapes or (3,):
-        compiled(torch.ones(n))
-"""
-
-
-def write(suite: Suite, body: str) -> None:
-    (suite.path / "test_it.py").write_text(HEAD + body)
-
 
 def test_a_cap_needs_no_option(suite: Suite) -> None:
-    write(
-        suite,
+    suite.write_tests(
         """
 @pytest.mark.max_graphs(1)
 def test_broken():
@@ -48,7 +26,7 @@ def test_room_for_it():
 
 def test_unmarked():
     run(broken)
-""",
+"""
     )
     result = suite.run()
     result.assert_outcomes(passed=2, failed=1)
@@ -56,8 +34,7 @@ def test_unmarked():
 
 
 def test_classes_modules_and_parameters_carry_it(suite: Suite) -> None:
-    write(
-        suite,
+    suite.write_tests(
         """
 pytestmark = pytest.mark.max_graphs(1)
 
@@ -84,7 +61,7 @@ class TestClass:
 )
 def test_of_a_parameter(f):
     run(f)
-""",
+"""
     )
     result = suite.run("-rA")
     result.stdout.fnmatch_lines_random(
@@ -101,8 +78,7 @@ def test_of_a_parameter(f):
 
 def test_limits_in_the_other_marker_fail_the_test_and_name_theirs(suite: Suite) -> None:
     """Also without an option, where it would be a limit that nothing holds."""
-    write(
-        suite,
+    suite.write_tests(
         """
 @pytest.mark.graph_budget(max_graphs=2)
 def test_by_name(): pass
@@ -115,7 +91,7 @@ def test_wrong(): pass
 
 @pytest.mark.graph_budget(gate=False)
 def test_right(): pass
-""",
+"""
     )
     for option in ((), ("--graph-budget-report=graphs.json",)):
         result = suite.run(*option)
@@ -131,8 +107,7 @@ def test_right(): pass
 
 
 def test_a_wrong_cap_fails_that_test_and_says_what_is_allowed(suite: Suite) -> None:
-    write(
-        suite,
+    suite.write_tests(
         """
 @pytest.mark.max_graphs(graphs=1)
 def test_wrong():
@@ -140,7 +115,7 @@ def test_wrong():
 
 def test_next():
     pass
-""",
+"""
     )
     result = suite.run()
     result.assert_outcomes(passed=1, failed=1)
@@ -150,14 +125,13 @@ def test_next():
 
 
 def test_the_way_out(suite: Suite) -> None:
-    write(
-        suite,
+    suite.write_tests(
         """
 @pytest.mark.max_graphs(1)
 @pytest.mark.graph_budget(gate=False, reason="being fixed")
 def test_out():
     run(broken)
-""",
+"""
     )
     report = suite.report("--graph-budget")
     (test,) = report["tests"]
@@ -169,7 +143,9 @@ def test_out():
 
 def test_what_is_marked_ungated_gets_no_baseline(suite: Suite) -> None:
     mark = "@pytest.mark.graph_budget(gate=False)\n"
-    write(suite, f"{mark}def test_out():\n    run(broken)\n\ndef test_in():\n    run(broken)\n")
+    suite.write_tests(
+        f"{mark}def test_out():\n    run(broken)\n\ndef test_in():\n    run(broken)\n"
+    )
     suite.run("--graph-budget-record")
     (written,) = (suite.path / "baselines").rglob("*.yaml")
     assert "test_in:" in written.read_text()
@@ -180,15 +156,14 @@ def test_what_is_marked_ungated_gets_no_baseline(suite: Suite) -> None:
     "said", ["False", "gate='no'", "gated=False", "", "reason=3"], ids=lambda text: text or "empty"
 )
 def test_a_wrong_graph_budget_marker_fails_that_test(suite: Suite, said: str) -> None:
-    write(suite, f"@pytest.mark.graph_budget({said})\ndef test_wrong():\n    pass\n")
+    suite.write_tests(f"@pytest.mark.graph_budget({said})\ndef test_wrong():\n    pass\n")
     result = suite.run("--graph-budget")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*allowed: graph_budget(gate=False, isolate=False*"])
 
 
 def test_isolate_false_leaves_the_caches_alone(suite: Suite) -> None:
-    write(
-        suite,
+    suite.write_tests(
         """
 compiled = torch.compile(clean, backend="eager")
 
@@ -201,7 +176,7 @@ def test_warm():
 
 def test_cold():
     compiled(torch.ones(3))
-""",
+"""
     )
     report = suite.report()
     assert [test["graphs"] for test in report["tests"]] == [{"dynamo": 1}, {}, {"dynamo": 1}]
@@ -267,8 +242,7 @@ def test_a_new_test_that_may_fail_is_judged_where_xfail_is_off() -> None:
 
 def test_a_block_counts_alike_alone_and_after_another_test(suite: Suite) -> None:
     """No option is given: the fixture isolates before its test, as a marker does."""
-    write(
-        suite,
+    suite.write_tests(
         """
 def sizes(*lengths):
     model = torch.compile(torch.nn.Softmax(dim=-1), backend="eager", dynamic=False)
@@ -284,7 +258,7 @@ def test_block(graph_budget):
         sizes(8)
     with graph_budget(max_graphs=0):
         sizes(8, 9)
-""",
+"""
     )
     for selected in ((), ("-k", "block")):
         result = suite.run(*selected)

@@ -11,11 +11,9 @@ from tests.conftest import BROKEN, CLEAN, Suite
 pytestmark = pytest.mark.once
 
 
-def test_no_summary_is_none_of_ours(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-record")
-    suite.write(BROKEN)
-    result = suite.run("--graph-budget", "--no-summary", "--graph-budget-report=graphs.json")
+def test_no_summary_is_none_of_ours(recorded: Suite) -> None:
+    recorded.write(BROKEN)
+    result = recorded.run("--graph-budget", "--no-summary", "--graph-budget-report=graphs.json")
     result.assert_outcomes(failed=1)
     for line in ("*= graph budget =*", "over *", "next *", "*generated*"):
         result.stdout.no_fnmatch_line(line)
@@ -149,8 +147,7 @@ def test_nor_where_no_test_compiles(suite: Suite, options: tuple[str, ...]) -> N
     """Then the end has to read and write what no test needed."""
     suite.write(AUDIT, "conftest")
     suite.write("def test_it(): pass")
-    baseline = suite.path / "baselines" / "test_it.yaml"
-    baseline.parent.mkdir()
-    baseline.write_text("version: 1\nprofile: cpu\ntests:\n  test_old:\n    graphs: {dynamo: 1}\n")
+    old = "version: 1\nprofile: cpu\ntests:\n  test_old:\n    graphs: {dynamo: 1}\n"
+    suite.write_baseline(old)
     assert late(suite, *options) == ""
-    assert baseline.exists() != bool(options)
+    assert suite.has_baseline() != bool(options)

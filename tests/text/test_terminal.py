@@ -20,6 +20,7 @@ from pytest_graphbreak.text.terminal import (
     table,
     wrap_line,
 )
+from tests.text.tools import Terminal
 
 pytestmark = pytest.mark.pure
 
@@ -33,11 +34,6 @@ TRY = TextLine(
 
 def rows(line: TextLine, width: int) -> list[str]:
     return [str(row) for row in wrap_line(line, width)]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_prose_is_broken_at_words_and_hangs() -> None:

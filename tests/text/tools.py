@@ -1,8 +1,9 @@
-"""What a browser and a runner of GitHub Actions make of a text."""
+"""What a browser, a runner of GitHub Actions and a terminal are for a text."""
 
 from __future__ import annotations
 
 import html.parser
+import io
 
 
 class Parsed(html.parser.HTMLParser):
@@ -25,3 +26,10 @@ class Parsed(html.parser.HTMLParser):
 def obeyed(line: str) -> bool:
     """Whether a runner of GitHub Actions takes a line for a command (its ActionCommand.cs)."""
     return line.lstrip().startswith("::") or "##[" in line
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
