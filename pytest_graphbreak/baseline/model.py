@@ -89,15 +89,18 @@ NO_OVERRIDE: Final = Override()
 
 
 class Expected(Struct, frozen=True, dict=True):  # the dict is where cached properties are kept
-    """What one profile is judged by.
+    """What one profile is judged by (``rules.expectation``).
 
-    ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
-    ``recorded`` says whether the requested profile was itself recorded. ``own`` are the layers that
-    it recorded itself. ``packages`` are the versions of packages that owned places when the file
-    was written. Reasons, operations and causes are compared only with what the same compiler
-    measured. What is not of its ``override`` is of the plain values, and the compilers
-    ``plain_with`` measured them. Of this entry, in a file of torch 2.9, ``tt-n150`` is judged by
-    ``breaks`` of ``versions`` (2.11), and by causes of ``plain_with`` (2.9)::
+    - ``values`` hold for ``profile``: the requested one, or that of the plain values, which are a
+      guide to a profile that was never ``recorded``. The compilers ``versions`` measured them.
+    - ``own`` are the layers that the requested profile recorded itself.
+    - ``packages``: the versions of packages that owned places when the file was written.
+    - What is not of its ``override`` is of the plain values, and the compilers ``plain_with``
+      measured it.
+
+    Reasons, operations and causes are compared only with what the same compiler measured. Of this
+    entry, in a file of torch 2.9, ``tt-n150`` is judged by ``breaks`` of ``versions`` (2.11), and
+    by causes of ``plain_with`` (2.9)::
 
         test_a:
           graphs: {dynamo: 2}

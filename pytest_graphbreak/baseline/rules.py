@@ -1,6 +1,13 @@
 """What is done with the value of a key of an entry: one function for each question.
 
-``model.budget.Values`` says for each key which rule it has:
+- ``overlay``: what holds for a profile, given the plain values and its override. Of it,
+  ``expectation`` makes what a test is judged by.
+- ``differs``: is what was measured on a layer not what is written? (``plan``)
+- ``merge``: what does an update make of the old value, where some layers are measured? (``plan``)
+- ``Overriding``: what does an override name, that is to make the plain values those of its profile,
+  and is it needed at all? (``plan``)
+
+``model.budget.Values`` says for each key which rule it has; each question has a line per rule:
 
 - ``counts``: by layer, each layer by itself; a missing count is zero. So are ``graphs``, but an
   override that names those of a layer says all that is known of that layer.
@@ -70,6 +77,7 @@ def expectation(entry: Entry, profile: str) -> Expected | None:
         recorded=is_plain or override is not None,
         own=own | values.layers if is_plain else own,
         packages=entry.packages,
+        # An entry without plain values has nothing that others than the override's measured.
         plain_with=versions if entry.values is None else entry.versions,
         override=override or NO_OVERRIDE,
     )

@@ -2,6 +2,11 @@
 
 The keys of a record are merged into those of its test, the notes are joined into one text, captured
 operations are written out, and an unknown place is ``{}``.
+
+- ``report_of`` reads a report, ``entry_of`` one item of its ``tests``: JSON -> types.
+- ``report_json`` and ``entry_json`` are their inverse, ``document`` puts such items together, and
+  ``write`` writes the file.
+- ``entry`` and ``session`` make these parts of a report in a run that has just ended.
 """
 
 from __future__ import annotations
@@ -142,6 +147,7 @@ _TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name not i
 
 
 def _test(item: Any) -> TestReport:
+    """Return a test, given as ``_test_form``."""
     notes = () if item.note is None else tuple(item.note.split(NOTE_SEPARATOR))
     record = Record(**{name: getattr(item, name) for name in _RECORD}, notes=notes)
     return TestReport(**{name: getattr(item, name) for name in _TEST}, record=record)
@@ -251,7 +257,10 @@ def _with_first(item: Plain, *keys: str) -> Plain:
 def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], *, failed_by: str | None, attempts: int
 ) -> TestReport:
-    """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
+    """Return one item of ``tests``.
+
+    ``data`` is what the test's report carried to this process (``suite.entry``), or empty.
+    """
     facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
     test = TestReport.from_dict({**data, **facts, "nodeid": "-", "setup": _setup(data)})
     return replace(test, nodeid=nodeid)  # a node id of this run may be longer than readers accept
