@@ -41,7 +41,8 @@ def match(
     Graphs claim the causes that a baseline has (``_claim_graphs``). A baseline names no plain
     graph: what its number of graphs leaves over is plain, and the plain graphs that claimed nothing
     fill that. On a layer that compiles the user's code it is one at most, the only entry; below
-    that it is as many graphs of the layer above as were lowered whole.
+    that it is as many graphs of the layer above as were lowered whole. Of ``graphs: {dynamo: 3}``
+    with the cause ``break`` twice, one is left over: the entry.
 
     What varied in a recompile is compared only if the same minor version of the compiler recorded
     it (``versions`` are the current ones), since each version words guards differently.
@@ -53,16 +54,16 @@ def match(
     recompiles = recompiles_by_graph(record)
     graphs = [(graph, cause_of(graph, recompiles)) for graph in record.graphs_of(layer)]
     remaining, unmatched = _claim_graphs(graphs, recorded, same_compiler=same_compiler)
+    plain = [graph for graph in unmatched if graph.is_entry or graph.is_lowered]
     added = [graph for graph in unmatched if not (graph.is_entry or graph.is_lowered)]
-    intended = [graph for graph in unmatched if graph.is_entry or graph.is_lowered]
     gone = [
         (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
     ]
     unnamed = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
     if unnamed and DESCRIPTIONS[layer].above is None:
-        matched = _match_entry(intended, expected, layer)
+        matched = _match_entry(plain, expected, layer)
     else:
-        matched = MatchedGraphs(tuple(intended[unnamed:]))
+        matched = MatchedGraphs(tuple(plain[unnamed:]))
     return MatchedGraphs((*added, *matched.added), (*gone, *matched.gone), matched.unsure)
 
 
@@ -107,8 +108,8 @@ def _claim_graphs(
     for identity, claimable in rounds:
         unclaimed = []
         for graph, cause in graphs:
-            matches = (match for match in claimable if identity(match) == identity(cause))
-            free = next((match for match in matches if remaining[match.key]), None)
+            alike = (known for known in claimable if identity(known) == identity(cause))
+            free = next((known for known in alike if remaining[known.key]), None)
             if free is None:
                 unclaimed.append((graph, cause))
             else:
