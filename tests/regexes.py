@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.advice.match import families
+from pytest_graphbreak.advice.reasons import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.inductor import skips
 from pytest_graphbreak.layers.xla import lazy

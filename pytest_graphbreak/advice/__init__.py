@@ -1,13 +1,162 @@
 """The meaning of a reason and how to fix it: one line in a failure, a page on demand.
 
-``shorts`` are for the failure, ``explain`` for
-the command of that name, ``suggest`` for a request for something unknown. Nothing here imports
-torch or pytest.
+Here an item of a record comes in. Its ``family`` is looked up by its reason (``reasons``), and with
+that its ``name``, the ``topic`` for ``graphbreak explain``, and ``shorts``, the lines after
+``fix:``. ``explain`` and ``suggest`` are given a text that a user has typed (``explanation``).
+Nothing here imports torch or pytest.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
 from pytest_graphbreak.advice.explanation import Explanation, explain, suggest
-from pytest_graphbreak.advice.match import family, name, shorts, topic
+from pytest_graphbreak.advice.reasons import (
+    PLAIN,
+    Family,
+    FixLine,
+    families,
+    first,
+    fix_line,
+    guard_text,
+)
+from pytest_graphbreak.model.items import (
+    Break,
+    BreakReason,
+    Eager,
+    Frame,
+    Graph,
+    LineRuns,
+    Recompile,
+)
 
 __all__ = ["Explanation", "explain", "family", "name", "shorts", "suggest", "topic"]
+
+BELOW: Final = ("inductor", "cudagraph", "triton")
+"""The layers below Dynamo that have words of their own."""
+DEVICES: Final = ("xla", "tt")
+"""The layers that compile Dynamo's graphs for a device."""
+
+Item = Break | Eager | Recompile | Graph | LineRuns
+"""The items for which there can be advice.
+
+``LineRuns`` has no branch of its own in ``family``: of Dynamo and of devices its ``cause`` is
+looked up, as that of a graph.
+"""
+
+
+def family(item: Item) -> Family | None:
+    """Return the family that an item belongs to, or None if this package has no words for it."""
+    if item.layer == "jax":
+        return _jax_family(item)
+    if item.layer in BELOW:
+        is_graph = isinstance(item, Graph)
+        return None if is_graph else first(families().below, f"{item.layer} {item.reason}")
+    if isinstance(item, Break):
+        return first(families().breaks, *_texts(item))
+    if isinstance(item, Recompile):
+        if item.layer != "dynamo":
+            return first(families().device, "recompile", item.reason)
+        return first(families().recompiles, guard_text(item.reason))
+    if isinstance(item, Eager):
+        return first(families().breaks, item.reason, "", item.where.code)
+    if item.layer == "dynamo":
+        # for entry, break, callee and recompile, the break or the recompile has the advice
+        return first(families().topics, item.cause)
+    return first(families().device, item.cause, item.reason)
+
+
+def _jax_family(item: Item) -> Family | None:
+    if isinstance(item, Recompile):
+        return first(families().retraces, item.reason)
+    if isinstance(item, Graph):
+        # jit is as it should be, and a retrace is reported by its recompile
+        return first(families().programs, item.cause)
+    return first(families().stopped, item.reason)
+
+
+def name(item: Item) -> str:
+    """Return the name of an item's family, or an empty string if it has none."""
+    match = family(item)
+    return match.name if match is not None else ""
+
+
+def topic(item: Item) -> str:
+    """Return what ``graphbreak explain`` is asked for an item: its page, else its id, else empty.
+
+    An id has many situations in one: GB0059 is any builtin, and the page of ``print`` says more.
+    """
+    if page := name(item):
+        return page
+    if isinstance(item, Break) and item.id:
+        return item.id
+    return "eager" if isinstance(item, Eager) else ""
+
+
+def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """Return what to write instead for each reason of an item: a line may break for several.
+
+    ``graphs`` are those of the record by layer: what helps Dynamo may not help a device below it.
+    Empty where no line was followed by a test in the form that the item has; its page says more.
+    """
+    forms = {PLAIN}
+    if isinstance(item, Break) and item.through:
+        forms = {item.through}
+    if item.layer == "dynamo" and any((graphs or {}).get(layer) for layer in DEVICES):
+        forms.add("device")
+    further = item.also if isinstance(item, Break) else ()
+    items = [item, *(_alone(item, reason) for reason in further if isinstance(item, Break))]
+    lines = [line for reason in items if (line := _line(reason)) and forms <= {*line.holds}]
+    return tuple(dict.fromkeys(line.short for line in lines))
+
+
+def _line(item: Item) -> FixLine | None:
+    matching = family(item)
+    if matching is None:
+        return None
+    if isinstance(item, Eager) and item.layer == "dynamo":
+        return None  # no test has followed a line for a function that was left to eager
+    return fix_line(matching, *_texts(item))
+
+
+def _alone(item: Break, reason: BreakReason) -> Break:
+    """Return the break of a line for another of its reasons."""
+    return replace(
+        item,
+        id=reason.id,
+        reason=reason.reason,
+        explanation=reason.explanation,
+        hints=reason.hints,
+        also=(),
+    )
+
+
+def _texts(item: Item) -> tuple[str, str, str]:
+    """Return the reason of an item, the details of it, and the source line that it is about."""
+    if isinstance(item, Break):
+        detail = "\n".join((item.explanation, *item.hints))
+        if _in_autograd_function(item.stack):
+            detail += f"\n{IN_AUTOGRAD_FUNCTION}"
+        return item.reason, detail, item.where.code.strip()
+    if isinstance(item, Recompile) and item.guard.code:
+        return item.reason, "", item.guard.code.strip()
+    return item.reason, "", item.where.code.strip()
+
+
+IN_AUTOGRAD_FUNCTION: Final = "inside of a torch.autograd.Function"
+"""What the details of a break say whose calls lead through ``Function.apply``."""
+
+
+def _in_autograd_function(stack: Sequence[Frame]) -> bool:
+    """Return whether calls lead through ``F.apply(...)`` to a method of ``F``."""
+    pairs = pairwise(stack)
+    return any(
+        re.search(rf"\b{re.escape(inner.function.split('.')[-2])}\.apply\(", outer.code)
+        for outer, inner in pairs
+        if ".apply(" in outer.code and "." in inner.function
+    )

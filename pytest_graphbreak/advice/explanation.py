@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_graphbreak.advice import registry
-from pytest_graphbreak.advice.match import Family, families, first, guard
+from pytest_graphbreak.advice.reasons import Family, families, first, guard_text
 from pytest_graphbreak.advice.registry import Words
 
 # The parts of a page in pages/: "## Why", "- an item", a block of code, "inputs: torch.ones(3)".
@@ -190,7 +190,7 @@ def _find_family(text: str) -> Family | None:
         of_jax
         # Which part of a break the text is, is not known.
         or first(all_families.breaks, reason=text, detail=text, code=text)
-        or first(all_families.recompiles, guard(text))
+        or first(all_families.recompiles, guard_text(text))
     )
 
 
@@ -251,6 +251,14 @@ def _explain_id(id: str) -> Explanation | None:
         also=tuple(
             similar.name
             for similar in families().breaks
-            if similar is not family and any(sign.could_be(reason) for sign in similar.signs)
+            if similar is not family and _may_be(similar, reason)
         ),
+    )
+
+
+def _may_be(family: Family, reason: str) -> bool:
+    """Return whether a reason fits a family, and what decides, its detail or code, is not known."""
+    return any(
+        sign.reason and (sign.detail or sign.code) and re.search(sign.reason, reason, sign.flags)
+        for sign in family.signs
     )

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.advice.match import load_yaml
+from pytest_graphbreak.advice.reasons import load_yaml
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.items import NOWHERE, Break, Frame

@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
-from pytest_graphbreak.advice.match import Family
+from pytest_graphbreak.advice.reasons import Family
 from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped_registry
 from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.cli.accept import pattern

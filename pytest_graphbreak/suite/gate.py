@@ -171,12 +171,12 @@ class Gate:
         A test may have finders of its own, or a file system, while it is judged, and may remove
         modules of this package from ``sys.modules``, where types look up names.
         """
-        from pytest_graphbreak.advice import match, triage
+        from pytest_graphbreak.advice import reasons, triage
         from pytest_graphbreak.layers import observers
         from pytest_graphbreak.model.report import TestReport
 
         TestReport.from_dict({"nodeid": "-", "outcome": "passed"})
-        match.families()
+        reasons.families()
         triage.kinds()
         observers()
         for name in _IN_TESTS:

@@ -23,9 +23,8 @@ import torch._dynamo
 from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak import Record, advice, observe
-from pytest_graphbreak.advice import explanation
+from pytest_graphbreak.advice import Item, explanation
 from pytest_graphbreak.advice.explanation import Example
-from pytest_graphbreak.advice.match import Item
 from tests.examples import ALL
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")

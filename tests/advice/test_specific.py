@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.advice.match import SHORT_LIMIT
+from pytest_graphbreak.advice.reasons import SHORT_LIMIT
 from pytest_graphbreak.layers.inductor.skips import skip_words
 from pytest_graphbreak.layers.inductor.texts import Fallback
 from pytest_graphbreak.model.items import Eager, Frame, Graph, Recompile

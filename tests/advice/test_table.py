@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 import torch
 
 from pytest_graphbreak import Record, advice, observe
-from pytest_graphbreak.advice.match import PLAIN, families
+from pytest_graphbreak.advice.reasons import PLAIN, families
 from tests.advice import running
 from tests.advice.situations import breaks
 from tests.advice.table import CAUSES, FORMS, Cause, Form

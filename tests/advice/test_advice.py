@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.advice import family, shorts
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.advice.match import SHORT_LIMIT, families, family, shorts
+from pytest_graphbreak.advice.reasons import SHORT_LIMIT, families
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.pure
