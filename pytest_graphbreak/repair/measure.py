@@ -48,46 +48,25 @@ ROUNDS: Final = 4
 
 def work(ordered: Plain, go: Go) -> Plain:
     """Carry out a ``MeasureOrder``; the answer has fields of a ``Trial``."""
-    order = msgspec.convert(ordered, MeasureOrder)
-    program = _Program(order)
-    answer: Plain = {}
-    if order.results:
-        inductor_random_as_eager()
-
-    @contextmanager
-    def window() -> Iterator[None]:
-        seed()
-        start, seen = _sizes_of_output(), None
-        program.begin()
-        try:
-            with observe() as seen, log_lines() as lines, plain_warnings():
-                yield
-                wait(pending=False)
-        finally:
-            if seen is not None:
-                answer["record"] = seen.record.to_dict()
-        output = [*zip(start, _sizes_of_output(), strict=True)]
-        answer.update(output=output, logged=lines, **_calls(program.capture))
-        if order.results:
-            answer.update(program.results())
-
+    program = _Program(msgspec.convert(ordered, MeasureOrder))
     seed()  # also for what the import of a test's module makes
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
     with program.capture.install():
-        answer.update(go(window))
-    answer["sites"] = _sites(answer.get("record") or {})
-    return answer
+        ended = go(program.window)
+    sites = _sites(program.answer.get("record") or {})
+    return {**program.answer, **ended, "sites": sites}
 
 
 class _Program:
     """The program of an order while it runs: what it compiles, holds and writes.
 
-    ``work`` calls ``begin`` when the window opens, and ``results`` when it has closed; in between
-    ``capture`` calls ``_note_first`` before the first compiled call.
+    ``window`` is opened once. While it is open, ``capture`` calls ``_note_first`` before the first
+    compiled call; ``answer`` is filled in when it closes.
     """
 
     def __init__(self, order: MeasureOrder) -> None:
         self._order = order
+        self.answer: Plain = {}
         self.capture = Capture(
             codegen=order.codegen,
             results=bool(order.results),
@@ -99,12 +78,30 @@ class _Program:
         self._source = Path(order.path).read_text("utf-8", "replace")
         self._first: dict[str, Flat] = {}
         """All values before the first compiled call, by name."""
-        self._environment = dict(os.environ)
+        self._environment: dict[str, str] = {}
+        """The variables of the environment when the window opened."""
+        if order.results:
+            inductor_random_as_eager()
 
-    def begin(self) -> None:
+    @contextmanager
+    def window(self) -> Iterator[None]:
+        """Count what is compiled in the block; then save its results."""
+        seed()
+        start, seen = _sizes_of_output(), None
         self._environment = dict(os.environ)
         if self._order.results:
             self._files.start()
+        try:
+            with observe() as seen, log_lines() as lines, plain_warnings():
+                yield
+                wait(pending=False)
+        finally:
+            if seen is not None:
+                self.answer["record"] = seen.record.to_dict()
+        output = [*zip(start, _sizes_of_output(), strict=True)]
+        self.answer.update(output=output, logged=lines, **_calls(self.capture))
+        if self._order.results:
+            self.answer.update(self._results())
 
     def _variables(self) -> dict[str, Any]:
         """Return the variables of the program, without those that Dynamo puts there.
@@ -135,7 +132,7 @@ class _Program:
         if self._order.results:
             self._first = self._reached().values(weights=False)
 
-    def results(self) -> Plain:
+    def _results(self) -> Plain:
         """Save what the run gave, make its calls again, and call with drawn inputs."""
         order, capture, variables = self._order, self.capture, self._variables()
         reached = self._reached()
