@@ -1,4 +1,8 @@
-"""The long answer of ``graphbreak explain``: a page, torch's own words, further reading."""
+"""The long answer of ``graphbreak explain``: a page, torch's own words, further reading.
+
+First the pages, a file of ``pages/`` for each family; then what is found for what a user has typed:
+``explain`` knows an id, a name or the text of a reason, else ``suggest`` names what is near.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +57,6 @@ class Page(Struct, frozen=True):
     instead: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
-
-
-def page_names() -> tuple[str, ...]:
-    """Return the names of all pages, sorted."""
-    files = (resources.files(__package__) / "pages").iterdir()
-    return tuple(sorted(file.name[:-3] for file in files if file.name.endswith(".md")))
 
 
 def load_page(name: str) -> Page:

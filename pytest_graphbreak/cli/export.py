@@ -18,7 +18,7 @@ from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.trial import Order
+from pytest_graphbreak.repair.trial import TargetOrder
 from pytest_graphbreak.report.lines import general_lines
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     target = named_target(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)
-        answer, out = trials.run(target, Order(kind="exporting"))
+        answer, out = trials.run(target, TargetOrder(kind="exporting"))
     exports: list[dict[str, Any]] = answer.get("exports") or []
     if answer.get("error") is not None:
         raise does_not_run(target, answer["error"], answer.get("stack") or (), out)

@@ -1,4 +1,8 @@
-"""Calls of compiled code: what a call is given, and what it gives or raises."""
+"""Calls of compiled code: what a call is given, and what it gives or raises.
+
+First the arguments: the names and shapes of their tensors, and copies of them. Then the results.
+``Capture`` notes both while the program runs; ``Drawing`` makes such calls once more.
+"""
 
 from __future__ import annotations
 

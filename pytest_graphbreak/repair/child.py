@@ -25,7 +25,7 @@ from pluggy import HookimplMarker
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.repair.raised import store_error
 from pytest_graphbreak.repair.sources import read
-from pytest_graphbreak.repair.trial import Order
+from pytest_graphbreak.repair.trial import TargetOrder
 
 hookimpl: Final = HookimplMarker("pytest")
 """``pytest.hookimpl``, without pytest, which a script does not need."""
@@ -38,8 +38,10 @@ Go = Callable[[Window], Plain]
 
 
 def work(ordered: Plain) -> Plain:
-    """Carry out an ``Order``, and return the answer."""
-    order = msgspec.convert(ordered, Order)  # what its kind adds is for the module of the kind
+    """Carry out an ``TargetOrder``, and return the answer."""
+    order = msgspec.convert(
+        ordered, TargetOrder
+    )  # what its kind adds is for the module of the kind
     os.chdir(order.cwd)
     sys.argv = [order.path, *order.arguments]
     sys.path[0] = str(Path(order.path).resolve().parent)  # as Python sets it for a script
@@ -82,7 +84,7 @@ def _contents(path: str) -> bytes:
     return Path(new).read_bytes()
 
 
-def _script(order: Order, window: Window) -> Plain:
+def _script(order: TargetOrder, window: Window) -> Plain:
     """Run a file as Python does, as ``__main__``, in the window."""
     module = types.ModuleType("__main__")
     module.__file__ = order.path
@@ -133,7 +135,7 @@ class _Watch:
         self.calls += 1
 
 
-def _test(order: Order, window: Window) -> Plain:
+def _test(order: TargetOrder, window: Window) -> Plain:
     """Run one test with pytest, its call phase in the window."""
     import pytest
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, Order, Trial
+from pytest_graphbreak.repair.trial import Bench, TargetOrder, Trial
 
 _INDUCTOR: Final = 10.0
 """How much wider tolerances are for code that inductor generates: it orders additions otherwise."""
@@ -57,7 +57,7 @@ class Comparison(Struct):
         return str(self.difference) if self.difference is not None else ""
 
 
-class CompareOrder(Order, frozen=True, kw_only=True):
+class CompareOrder(TargetOrder, frozen=True, kw_only=True):
     """What ``border`` compares: runs of the original and, as the last, a patched one."""
 
     kind: str = "border"
@@ -146,7 +146,7 @@ class Original:
             # A backend of the program's own (``Capture.has_own_backend``) may count graphs.
             numbers=patched.options.get("backend", "") is not None,
         )
-        answer, _ = self._bench.run(self._target, order, counted=False)
+        answer, _ = self._bench.run(self._target, order)
         if "compared" not in answer:
             raise ServerError(f"the results cannot be compared: {answer.get('error')}")
         return msgspec.convert(answer["compared"], Comparison)

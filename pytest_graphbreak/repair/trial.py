@@ -1,4 +1,10 @@
-"""Runs the program in a process of its own, and collects the results."""
+"""Runs of a program in processes of their own: what is ordered, and what came of it.
+
+Commands, and what works for them (``Search``, ``Original``, ``Repro``), ask a ``Bench`` for a run.
+It sends an ``TargetOrder`` to a new process, where ``child`` runs the target. What ``measure`` answers
+there becomes a ``Trial``; other orders (``cut``, ``border``, ``exporting``) are answered with plain
+data.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +113,7 @@ _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds", "var
 """The keys of an answer that a trial has as they are; the others become objects."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class TargetOrder(Struct, frozen=True, kw_only=True):
     """What a process is to do with a target: ``child`` runs that, a module named ``kind`` the rest.
 
     ``Bench.run`` fills in all but ``kind`` and ``replaced``.
@@ -122,7 +128,7 @@ class Order(Struct, frozen=True, kw_only=True):
     """Files of the program, and others that ``child`` reads in their place."""
 
 
-class MeasureOrder(Order, frozen=True, kw_only=True):
+class MeasureOrder(TargetOrder, frozen=True, kw_only=True):
     """The order to count what a target compiles, and to keep what it gives (``measure``)."""
 
     kind: str = "measure"
@@ -146,7 +152,7 @@ class Bench:
     """Runs targets in processes of their own. Its files are in the directory of the runner."""
 
     def __init__(self, runner: Runner) -> None:
-        self.runs = 0
+        self._runs = 0
         self.directory = runner.directory
         self._runner = runner
 
@@ -163,7 +169,7 @@ class Bench:
 
         ``original`` is the run that this is compared with; ``options`` are fields of the order.
         """
-        results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
+        results = self.directory / f"results{self._runs + 1}.pt" if outputs else None
         endless = list(original.endless) if original is not None else []
         order = MeasureOrder(results=str(results or ""), left_out=endless, **options)
         answer, out = self.run(target, order, new_python=new_python)
@@ -189,19 +195,19 @@ class Bench:
     def run(
         self,
         target: Target,
-        order: Order,
+        order: TargetOrder,
         *,
         new_python: bool = False,
-        counted: bool = True,
     ) -> tuple[dict[str, Any], str]:
-        """Run an order; a process that dies or hangs gives an answer with ``error``.
+        """Carry out an order; return the answer, with ``error`` where the process died or hung.
+
+        The second value is all that was printed.
 
         With ``new_python`` the process is one; else it is a fork of one that has imported torch,
         unless the program reads the environment itself: torch reads it when it is imported.
-        ``counted`` is whether it is one of ``runs``, so of the program.
         """
         new_python = new_python or b"environ" in target.path.read_bytes()
-        self.runs += counted
+        self._runs += 1
         filled = structs.replace(
             order,
             path=str(target.path),

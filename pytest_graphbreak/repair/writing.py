@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Order
+from pytest_graphbreak.repair.trial import TargetOrder
 from pytest_graphbreak.text import files
 
 WHOLE: Final = "the whole program"
@@ -85,7 +85,7 @@ _TEST: Final = """\
             vars(program).update(vars(next(of_test, program)))"""
 
 
-class CutOrder(Order, frozen=True, kw_only=True):
+class CutOrder(TargetOrder, frozen=True, kw_only=True):
     """The order to save the arguments of functions (file and name) in a folder (``cut``)."""
 
     kind: str = "cut"

@@ -24,7 +24,7 @@ from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak import Record, advice, observe
 from pytest_graphbreak.advice import Item, explanation
-from pytest_graphbreak.advice.explanation import Example
+from pytest_graphbreak.advice.explanation import Example, by_name
 from tests.examples import ALL
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")
@@ -68,7 +68,7 @@ def cases(needs: str) -> list[Case]:
     """All examples that need this device (``xla``, or empty for none)."""
     return [
         Case(name, number, example)
-        for name in explanation.page_names()
+        for name in sorted(by_name())
         for number, example in enumerate(explanation.load_page(name).examples)
         if example.needs == needs
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_graphbreak import advice, observe
 from pytest_graphbreak.advice import explain, explanation, family
-from pytest_graphbreak.advice.explanation import Example
+from pytest_graphbreak.advice.explanation import Example, by_name
 from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Graph, Recompile
 from pytest_graphbreak.model.record import Record
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.pure, pytest.mark.jax]
 
 EXAMPLES = {
     f"{name}-{number}": (name, example)
-    for name in explanation.page_names()
+    for name in sorted(by_name())
     for number, example in enumerate(explanation.load_page(name).examples)
     if example.needs == "jax"
 }

@@ -39,13 +39,10 @@ def record(graphs: int, *breaks: tuple[str, str]) -> Record:
 class MadeUp:
     """Runs nothing: the program has three graphs and a break; ``after`` is its patched record."""
 
-    runs = 0
-
     def __init__(self, after: Trial) -> None:
         self._after = after
 
     def measure(self, target: Target, **options: Any) -> Trial:
-        self.runs += 1
         sites = {"model.py": Site(target.path, "model")}
         first = Trial(record(3, ("the reason", LINE)), sites=sites)
         return self._after if options.get("replaced") else first
