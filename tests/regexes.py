@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.advice import triage
-from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.reasons import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.inductor import skips
@@ -369,8 +368,9 @@ class _All:
 
 def signs() -> Iterator[str]:
     for group in families().__struct_fields__:
-        for sign in (one for family in getattr(families(), group) for one in family.signs):
-            yield from filter(None, (sign.reason, sign.detail, sign.code))
+        for family in getattr(families(), group):
+            for sign in (*family.signs, *family.lines):
+                yield from filter(None, (sign.reason, sign.detail, sign.code))
 
 
 def rules(*parts: str) -> Iterator[str]:
@@ -382,13 +382,10 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "baseline/read.py:words.pattern": lambda: [
         kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
     ],
-    "advice/match.py:part": signs,
-    "advice/match.py:self.reason": signs,
-    "advice/match.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
+    "advice/reasons.py:part": signs,
+    "advice/explanation.py:sign.reason": signs,
+    "advice/__init__.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
         r"\bScale\.apply\("
-    ],
-    "advice/match.py:line.reason": lambda: [
-        line.reason for one in by_name().values() for line in one.lines
     ],
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")

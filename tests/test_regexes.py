@@ -27,7 +27,7 @@ def test_every_expression_is_linear(most: int | None) -> None:
     assert len(found) > 150
     assert {one.where.partition(":")[0] for one in found} >= {
         "logs/dynamo.py",
-        "advice/match.py",
+        "advice/reasons.py",
     }
     faults = [words for one in found if (words := slow(one, most))]
     assert not faults, "\n".join(faults)

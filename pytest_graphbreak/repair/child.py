@@ -38,10 +38,8 @@ Go = Callable[[Window], Plain]
 
 
 def work(ordered: Plain) -> Plain:
-    """Carry out an ``TargetOrder``, and return the answer."""
-    order = msgspec.convert(
-        ordered, TargetOrder
-    )  # what its kind adds is for the module of the kind
+    """Carry out a ``TargetOrder``, and return the answer."""
+    order = msgspec.convert(ordered, TargetOrder)  # without the fields that its kind adds
     os.chdir(order.cwd)
     sys.argv = [order.path, *order.arguments]
     sys.path[0] = str(Path(order.path).resolve().parent)  # as Python sets it for a script

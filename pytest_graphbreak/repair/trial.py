@@ -1,9 +1,9 @@
 """Runs of a program in processes of their own: what is ordered, and what came of it.
 
 Commands, and what works for them (``Search``, ``Original``, ``Repro``), ask a ``Bench`` for a run.
-It sends an ``TargetOrder`` to a new process, where ``child`` runs the target. What ``measure`` answers
-there becomes a ``Trial``; other orders (``cut``, ``border``, ``exporting``) are answered with plain
-data.
+It sends a ``TargetOrder`` to a new process, where ``child`` runs the target. What ``measure``
+answers there becomes a ``Trial``; other orders (``cut``, ``border``, ``exporting``) are answered
+with plain data.
 """
 
 from __future__ import annotations
