@@ -383,10 +383,8 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
     ],
     "advice/reasons.py:part": signs,
-    "advice/explanation.py:sign.reason": signs,
-    "advice/__init__.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
-        r"\bScale\.apply\("
-    ],
+    "advice/explanation.py:part": signs,
+    "advice/__init__.py:f'\\\\b{re.escape(owner)}\\\\.apply\\\\('": lambda: [r"\bScale\.apply\("],
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],

@@ -154,9 +154,8 @@ IN_AUTOGRAD_FUNCTION: Final = "inside of a torch.autograd.Function"
 
 def _in_autograd_function(stack: Sequence[Frame]) -> bool:
     """Return whether calls lead through ``F.apply(...)`` to a method of ``F``."""
-    pairs = pairwise(stack)
-    return any(
-        re.search(rf"\b{re.escape(inner.function.split('.')[-2])}\.apply\(", outer.code)
-        for outer, inner in pairs
-        if ".apply(" in outer.code and "." in inner.function
-    )
+    for outer, inner in pairwise(stack):
+        owner = inner.function.rpartition(".")[0].rpartition(".")[2]
+        if owner and re.search(rf"\b{re.escape(owner)}\.apply\(", outer.code):
+            return True
+    return False

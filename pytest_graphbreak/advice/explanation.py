@@ -256,7 +256,5 @@ def _explain_id(id: str) -> Explanation | None:
 
 def _may_be(family: Family, reason: str) -> bool:
     """Return whether a reason fits a family, and what decides, its detail or code, is not known."""
-    return any(
-        sign.reason and (sign.detail or sign.code) and re.search(sign.reason, reason, sign.flags)
-        for sign in family.signs
-    )
+    undecided = (sign.reason for sign in family.signs if sign.detail or sign.code)
+    return any(part and re.search(part, reason, re.IGNORECASE) for part in undecided)

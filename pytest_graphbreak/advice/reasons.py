@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from importlib import resources
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -31,7 +31,6 @@ class Sign(Struct, frozen=True):
     expressions; case is ignored.
     """
 
-    flags: ClassVar[int] = re.IGNORECASE
     reason: str = ""
     detail: str = ""
     code: str = ""
@@ -39,7 +38,7 @@ class Sign(Struct, frozen=True):
     def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether all parts of the sign are in the three texts."""
         pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
-        return all(not part or re.search(part, text, self.flags) for part, text in pairs)
+        return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
 
 
 PLAIN: Final = "plain"
@@ -51,19 +50,26 @@ A form is how the line that breaks is reached; ``layers.dynamo.reached`` has the
 """
 
 
-class FixLine(Sign, frozen=True, kw_only=True):
-    """A line after ``fix:`` for some reasons of a family; case matters in what they have.
+class FixLine(Struct, frozen=True):
+    """A line after ``fix:`` for some reasons of a family: a sign of them, whose case matters.
 
     ``short: x.sum() > 0 is a tensor`` with ``holds: [plain, library]`` is shown where a line of the
     user breaks and where one of an installed package does: in both forms a test has followed it. In
     others, such as in what ``torch.cond`` calls, nobody knows whether it helps.
     """
 
-    flags: ClassVar[int] = 0
     short: str
     """With ``{tensor}`` and ``{dim}`` for the tensor and the dimension of a failed guard."""
     holds: tuple[str, ...]
     """Forms: ``plain``, or what ``Break.through`` may be; ``device`` on a device below Dynamo."""
+    reason: str = ""
+    detail: str = ""
+    code: str = ""
+
+    def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
+        """Return whether all parts of the line are in the three texts."""
+        pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
+        return all(not part or re.search(part, text) for part, text in pairs)
 
 
 class Family(Struct, frozen=True, eq=False):
