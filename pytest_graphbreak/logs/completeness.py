@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.tt import logfile
 from pytest_graphbreak.layers.xla import debug_file
+from pytest_graphbreak.logs.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.logs.tt import SURE
 from pytest_graphbreak.logs.writing import TORCH_LOGS
 from pytest_graphbreak.text.numbers import plural
 

@@ -13,10 +13,10 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import torch_lines
 from pytest_graphbreak.logs.dynamo import Dynamo
 from pytest_graphbreak.logs.locations import Locations
+from pytest_graphbreak.logs.markers import Guess, TTLog
 from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.torch_lines import TorchLines, TorchRecord, XlaLines
-from pytest_graphbreak.logs.tt import Guess, TTLog
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.logs.tt import TTLog
+from pytest_graphbreak.logs.markers import TTLog
 from pytest_graphbreak.text.lines import LONGEST, Source
 from tests.examples import examples
 from tests.logs import writer

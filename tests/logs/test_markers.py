@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.logs.tt import GUESS, LIKELY, SURE, Guess
+from pytest_graphbreak.logs.markers import GUESS, LIKELY, SURE, Guess
 from tests.examples import examples
 from tests.logs import writer
 from tests.logs.tools import counted

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from functools import partial
 
-from pytest_graphbreak.logs.tt import TTLog
+from pytest_graphbreak.logs.markers import TTLog
 from pytest_graphbreak.text.lines import LONGEST, characters
 from tests.logs.writer import Writer, broke, dynamo, join
 

@@ -1,7 +1,7 @@
 """Follows the TT compiler through a log, line by line: headers, END markers, errors.
 
 Only graphs with headers are counted here. What markers without headers mean is worked out in
-``logs.tt``, for the logs of old builds: the plugin's own file has headers.
+``logs.markers``, for the logs of old builds: the plugin's own file has headers.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ One marker follows each stage, and how many stages a graph has depends on the ve
 the graph came. So the number is worked out from what comes between the markers: the dialect of each
 module (a graph begins with ``vhlo.`` and ends with ``ttnn.``), its name, the compiler's errors. If
 there is none of these, only the number of markers is left, and ``sure`` says so.
+
+``TTLog`` gets the lines of a log, and hands those between two markers to the ``Markers`` of their
+rank. At the end ``reading`` asks for a ``Guess`` of each.
 """
 
 from __future__ import annotations
@@ -65,10 +68,6 @@ class Markers:
         """A graph begins wherever anything says so: what holds else."""
         self._failed = False
         self._has_vhlo = False
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def look(self, line: str) -> None:
         """Take a line before the next marker, or a part of one."""
@@ -82,7 +81,6 @@ class Markers:
         self._by_evidence.add(module, begins or _goes_back(self._by_evidence.last, module))
         self._failed = False
         self._has_vhlo = self._has_vhlo or module.dialect == _VHLO
-        self._count += 1
 
     def error(self) -> None:
         """Take an error of the compiler: the graph of the last marker ends with it."""
@@ -90,11 +88,12 @@ class Markers:
         self._by_dialect.fail()
         self._by_evidence.fail()
 
-    def guess(self) -> Guess:
-        """Return what the markers so far mean."""
+    def guess(self) -> Guess | None:
+        """Return what the markers so far mean; None if there was none."""
         if self._has_vhlo:
             return _whole_graphs(self._by_dialect)
-        return _periods(self._by_evidence)
+        last = self._by_evidence.open
+        return None if last is None else _periods(self._by_evidence.kinds, last)
 
 
 class TTLog(TTLines):
@@ -108,7 +107,8 @@ class TTLog(TTLines):
         """Return what markers mean, by rank, if there was no header; empty if there was one."""
         if self.headers:
             return {}
-        return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
+        guesses = {rank: markers.guess() for rank, markers in self.markers.items()}
+        return {rank: guess for rank, guess in guesses.items() if guess is not None}
 
     def on_headless_end(self, rank: str) -> None:
         self._of_rank(rank).mark()
@@ -226,10 +226,8 @@ def _whole_graphs(runs: _Runs) -> Guess:
     )
 
 
-def _periods(runs: _Runs) -> Guess:
+def _periods(kinds: Counter[_MarkerRun], last: _MarkerRun) -> Guess:
     """Guess by the number of stages that divides all runs best."""
-    kinds, last = runs.kinds, runs.open
-    assert last is not None  # there is a marker: ``guesses`` asks for no others
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
