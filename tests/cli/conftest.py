@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import main
+from tests.commands import Commands
 from tests.reports import Data, write
 
 
@@ -21,21 +20,11 @@ def _environment_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path)
 
 
-@dataclass
-class Said:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Workspace:
+class Workspace(Commands):
     """A directory of a checkout. ``run`` types a command in it."""
 
     def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.path = path
-        self._capture = capture
+        super().__init__(path, capture)
         (path / "pytest.ini").write_text("[pytest]\n")
         for name in ("tests/test_a.py", "tests/test_b.py"):
             (path / name).parent.mkdir(exist_ok=True)
@@ -44,12 +33,6 @@ class Workspace:
     def report(self, name: str, report: Data) -> str:
         write(self.path / name, report)
         return name
-
-    def run(self, *args: str) -> Said:
-        self._capture.readouterr()
-        code = main(args)
-        said = self._capture.readouterr()
-        return Said(code, said.out, said.err)
 
     def baseline(self, name: str = "tests/test_a.yaml") -> str:
         return (self.path / "baselines" / name).read_text()

@@ -200,15 +200,14 @@ def test_a_review_asks_for_each_test_and_writes_at_the_end(
     assert (after != before) == bool(written)
 
 
-@pytest.mark.parametrize("last", ["q\n", "\x04"])
-def test_a_review_on_a_terminal(last: str, workspace: Workspace) -> None:
+def test_a_review_on_a_terminal(workspace: Workspace) -> None:
     """Each question is answered by keys, and the end of the input is ``q``."""
     names = [f"tests/test_a.py::t{number}" for number in range(4)]
     workspace.report("was.json", a_report(*(a_test(name) for name in names)))
     workspace.run("accept", "--yes", "was.json")
     workspace.report("now.json", a_report(*(a_test(name, 2) for name in names)))
     command = (sys.executable, "-m", "pytest_graphbreak", "accept", "--review", "now.json")
-    shown = terminal.run(command, workspace.path, answers=("n\n", "y\n", last))
+    shown = terminal.run(command, workspace.path, answers=("n\n", "y\n", "\x04"))
     assert shown.code == 1
     assert shown.raw != shown.text
     assert max(map(len, shown.lines)) <= 80
@@ -249,28 +248,6 @@ def test_a_dry_run_shows_and_stops(workspace: Workspace) -> None:
     assert "+ test_b   cpu   dynamo 1" in said.out
     assert "Would write 1 change in 1 file below baselines." in said.out
     assert workspace.files() == before
-
-
-# what is kept
-
-
-def test_notes_comments_and_other_entries_are_kept(workspace: Workspace) -> None:
-    before = (
-        "# ours\nversion: 1\nprofile: cpu\ntorch: '2.13'\ntests:\n"
-        "  # why\n  test_b:\n    note: a flag is read back\n    graphs: {dynamo: 1}\n"
-        "  test_other:\n    graphs:   {dynamo: 2}   # two\n"
-    )
-    path = workspace.path / "baselines/tests/test_a.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(before)
-    workspace.report("one.json", a_report(a_test(T, 1, recompiles={"dynamo": 1})))
-    said = workspace.run("accept", "--yes", "one.json")
-    assert said.code == 0
-    assert "~ test_b   cpu   dynamo recompiles 0 -> 1" in said.out
-    text = workspace.baseline()
-    assert "  # why\n  test_b:\n    note: a flag is read back\n" in text
-    assert "  test_other:\n    graphs:   {dynamo: 2}   # two\n" in text
-    assert text.startswith("# ours\n")
 
 
 # --tests

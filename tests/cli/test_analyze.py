@@ -22,7 +22,8 @@ from pytest_graphbreak.cli import analyze as command
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from tests import terminal
-from tests.cli.conftest import Said, Workspace
+from tests.cli.conftest import Workspace
+from tests.commands import Said
 from tests.growth import grows
 from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join

@@ -355,38 +355,9 @@ def test_a_main_that_failed_by_itself_is_no_budget(workspace: Workspace) -> None
 # pages
 
 
-def test_pages_show_the_verdicts_of_the_check(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 1))
-    workspace.report("one.json", a_report(a_test(T, 3)))
-    said = workspace.run(
-        "check", "one.json", "--markdown", "out/comment.md", "--html", "out/p.html"
-    )
-    assert (said.code, said.err) == (1, "")
-    text = (workspace.path / "out/comment.md").read_text()
-    assert "1 test is over its graph budget" in text
-    assert "the baseline allows 1 (+2)" in text
-    assert "the baseline allows 1 (+2)" in (workspace.path / "out/p.html").read_text()
-
-
 def test_a_page_that_cannot_be_written_is_an_error(workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 1))
     (workspace.path / "file").write_text("")
     said = workspace.run("check", "accepted.json", "--markdown", "file/comment.md")
     assert said.code == 2
     assert "file/comment.md: cannot be written" in said.err
-
-
-def test_strict_in_the_comment(workspace: Workspace) -> None:
-    """A test that fails as ``changed`` has its words, its cause and the command that accepts it."""
-    accepted(workspace, a_test(T, 2))
-    workspace.report(
-        "one.json", a_report(a_test(T, 2, breaks=[a_break(place(code="elsewhere()"))]))
-    )
-    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
-    said = workspace.run("check", "one.json", "--markdown", "c.md")
-    assert "Over the graph budget. Accept intended changes: " in said.out
-    comment = (workspace.path / "c.md").read_text()
-    assert "### Graph budget: 1 test differs from its baseline\n" in comment
-    assert "1 place explains 1 red test" in comment
-    assert "elsewhere()" in comment
-    assert "To accept these counts" in comment

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from pytest_graphbreak.layers import load, observers
@@ -67,15 +64,6 @@ def test_a_cause_that_is_not_known_is_a_defect() -> None:
 def test_a_layer_is_a_keyword() -> None:
     with pytest.raises(ValueError, match="'jax-host'"):
         Layer(name="jax-host", causes=(), observer="")
-
-
-def test_descriptions_import_no_observer() -> None:
-    program = (
-        "import sys, pytest_graphbreak.model.record; "
-        "print([name for name in sys.modules if name.startswith('pytest_graphbreak.layers')])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_breaks_are_known_by_layer_and_place() -> None:

@@ -8,41 +8,24 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import main, program
+from pytest_graphbreak.cli import program
 from pytest_graphbreak.layers.children.runner import Runner, end, serve
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench
+from tests.commands import Commands, Said
 from tests.forkserver import Server
 
 
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
-
-
-class Shop:
+class Shop(Commands):
     """Writes programs, types commands, and reads what was written."""
-
-    def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.path = path
-        self._capture = capture
 
     def write(self, name: str, source: str) -> Target:
         (self.path / name).write_text(textwrap.dedent(source))
         return parse(name)
-
-    def run(self, *args: str) -> Said:
-        self._capture.readouterr()
-        code = main(args)
-        said = self._capture.readouterr()
-        return Said(code, said.out, said.err)
 
     def succeed(self, *args: str) -> Said:
         """Type a command that is to end with 0."""

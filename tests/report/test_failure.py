@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.folding import Folding
-from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
-from pytest_graphbreak.report.failure import Context, add_changed, block_failure, failure
+from pytest_graphbreak.report.failure import Context, add_changed, failure
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.unjudged import describe
 from pytest_graphbreak.text.output import TextLine, plain_text
@@ -68,25 +68,6 @@ def red(record: Record, **graphs: int) -> str:
     case = Case(record, expected, versions={"torch": "2.13.0+cpu"})
     verdict = judge(record, expected, versions=case.versions)
     return plain_text(failure(Judgement(case, verdict), context))
-
-
-@pytest.mark.parametrize(
-    ("by", "whose"),
-    [
-        ("marker", "the marker allows"),
-        ("block", "the block allows"),
-        ("option", "--max-graphs allows"),
-    ],
-)
-def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
-    two = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
-    over = judgement(Case(two, cap=Cap(every=1, by=by)))
-    lost = judgement(Case(Record(layers=("dynamo",), frames=Frames(1)), cap=Cap(every=1, by=by)))
-    assert [str(block_failure(judged, Typed())[0]) for judged in (over, lost)] == [
-        f"graph budget: 2 dynamo graphs, {whose} 1 (+1)",
-        f"graph budget: no dynamo graph, {whose} 1",
-    ]
-    assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
 
 
 def test_the_stack_reaches_the_users_own_lines() -> None:
