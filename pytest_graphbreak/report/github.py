@@ -9,7 +9,7 @@ commands for GitHub Actions" for the syntax.
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.root_causes import by_nodeid, extent, passing_changes, root_causes
 from pytest_graphbreak.report.runs import CheckNotes, ProfileRun
 from pytest_graphbreak.report.standing import REPORTED, standing
-from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, plain_text
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
@@ -71,14 +71,18 @@ def warnings(
 def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:
     """Yield one workflow command for all tests that pass without a baseline."""
     names = [test.nodeid for test in tests if standing(test) == REPORTED]
-    if names:
-        have = "1 test has" if len(names) == 1 else f"{len(names)} tests have"
-        title = f"graph budget: {have} no baseline"
-        shown = "\n".join(
-            (*names[:MOST], *([f"and {len(names) - MOST} more"] * (len(names) > MOST)))
-        )
-        text = f"{accept}\n{shown}"
-        yield f"::notice title={workflow_property(title)}::{workflow_message(text)}"
+    if not names:
+        return
+    have = "1 test has" if len(names) == 1 else f"{len(names)} tests have"
+    title = workflow_property(f"graph budget: {have} no baseline")
+    text = workflow_message("\n".join((accept, *_first_names(names))))
+    yield f"::notice title={title}::{text}"
+
+
+def _first_names(names: Sequence[str]) -> Iterator[str]:
+    yield from names[:MOST]
+    if len(names) > MOST:
+        yield f"and {len(names) - MOST:,} more"
 
 
 def publish(
@@ -104,7 +108,9 @@ def publish(
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         runs = [ProfileRun(report.profile, (report,))]
-        notes = CheckNotes(accept=accept if accept and this_run(environ) is not None else "")
+        # Without a run to download reports from, the command is for this machine only.
+        is_downloadable = this_run(environ) is not None
+        notes = CheckNotes(accept=(accept or "") if is_downloadable else "")
         page = markdown.render(runs, markdown.SUMMARY, notes)
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")
@@ -129,13 +135,9 @@ def _test_words(cause: Finding, test: TestReport, causes: int) -> tuple[str, str
 
 def _shared_words(cause: Finding) -> tuple[str, str]:
     """Return title and text for many failed tests: what, where, what to do, the first tests."""
-    number = len(cause.tests)
-    names = list(cause.tests[:MOST])
-    if number > MOST:
-        names.append(f"and {number - MOST:,} more")
-    in_tests = detail(f"{extent(cause)}:")
-    lines = (*general_lines(cause), in_tests, *(detail(name, 4) for name in names))
-    tests = f"{number:,} {noun(number, 'test')}"
+    names = (detail(name, 4) for name in _first_names(cause.tests))
+    lines = (*general_lines(cause), detail(f"{extent(cause)}:"), *names)
+    tests = plural(len(cause.tests), "test")
     return f"graph budget: {tests}, {cause.generalize().title}", _text(lines)
 
 

@@ -1,14 +1,14 @@
-"""The causes of failed tests, each once: 220 tests broken by one ``print`` are one finding.
+"""What many tests have in common, each finding once, with the names of the tests that have it.
 
-Tests are given as in a report; tests that this process judged come with their verdict. The summary
-of a run, ``check``, the comment, the page and the annotations all use the result.
-
-They also say what changed in tests that pass, which is the second half (``passing_changes``).
+``root_causes`` are those of failed tests: 220 tests broken by one ``print`` are one finding.
+``passing_changes``, below, are what changed in tests that pass. Both take tests as they are in a
+report, each with its name in lists; the summary of a run, ``check``, the comment, the page and the
+annotations show the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -133,10 +133,10 @@ def extent(cause: Finding) -> str:
     return words
 
 
-def places_of_failure(test: TestReport) -> list[object]:
+def keys_of_causes(test: TestReport) -> list[Hashable]:
     """Return a key of each cause of a failed test; none if a cause has no place.
 
-    A failure whose causes were all shown for earlier tests is cut to their names (``Session``).
+    ``suite.session`` cuts a failure whose causes were all shown for earlier tests.
     """
     causes = [*_causes(test)]
     is_placed = all(cause.where.file for cause in causes)
@@ -144,11 +144,12 @@ def places_of_failure(test: TestReport) -> list[object]:
 
 
 def _causes(test: TestReport) -> Iterator[Finding]:
-    """Yield why one test failed, each place once."""
-    # Of several findings at a place the first one stays, as the last that is put in.
-    causes = {cause.place_key: cause for cause in reversed(_test_findings(test))}
-    for cause in reversed(causes.values()):
-        yield replace(cause, growth=_graphs_of(cause, max(growth(test), 0), len(causes)))
+    """Yield why one test failed: of each place the first finding."""
+    first_at: dict[Hashable, Finding] = {}
+    for cause in _test_findings(test):
+        first_at.setdefault(cause.place_key, cause)
+    for cause in first_at.values():
+        yield replace(cause, growth=_graphs_of(cause, max(growth(test), 0), len(first_at)))
 
 
 def _graphs_of(cause: Finding, growth: int, causes: int) -> int:
@@ -184,15 +185,20 @@ def _without_place(words: str) -> Finding:
 
 
 def _new(findings: Iterable[Finding]) -> list[Finding]:
-    """Return what a test's failure reports as new and separately, breaks first."""
-    # A break in a function tells more than that the function is compiled.
-    new = sorted((item for item in findings if item.is_new), key=lambda item: item.is_entry)
-    if sum(item.is_entry for item in new) > 1:  # it may be unknown which of them is new
-        return [item for item in new if item.sign != MAY_BE_NEW]
-    return [_as_new(item) if item.sign == MAY_BE_NEW else item for item in new]
+    """Return what a test's failure reports as new and separately, breaks first.
+
+    Of several functions of which any may be new, none is named. A single one is new.
+    """
+    new = [finding for finding in findings if finding.is_new]
+    new.sort(key=lambda finding: finding.is_entry)  # a break tells more than an entry
+    if sum(finding.is_entry for finding in new) > 1:
+        return [finding for finding in new if finding.sign != MAY_BE_NEW]
+    return [*map(_as_new, new)]
 
 
 def _as_new(finding: Finding) -> Finding:
+    if finding.sign != MAY_BE_NEW:
+        return finding
     return replace(finding, sign=NEW, reason=finding.reason or NEW_ENTRY, aside="")
 
 
@@ -213,7 +219,7 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
     return f"{verdict.name}: another baseline would hold"
 
 
-# What changed in tests that pass: each place once, however many tests have it.
+# What changed in tests that pass.
 
 IN_FULL: Final = 10
 """The number of changes shown with source line and advice; the rest have what and where."""

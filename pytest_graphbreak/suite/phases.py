@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,6 @@ class Phases:
 
     Its wrappers of set-up and tear-down are the innermost of all plugins' (``trylast``), as is that
     of the call in ``plugin``; that of fixtures is the outermost.
-
-    Each of the three calls ``set_detail``, since the observers are those of the process: a run of
-    pytest inside a test tells them its own.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -112,10 +109,7 @@ class Phases:
         """What the set-up compiles until the window opens, or to its end: closing twice is fine."""
         self._window: TestWindow | None = None
         self._window_of: pytest.Item | None = None
-        self._leaks: Leaks | None = None
-        """From the first call on: ``begin`` and ``end`` of each call, then ``add_settings`` for its
-        record, and ``settle`` after the tear-down. ``fixture`` may come at any time.
-        """
+        self._leaks = Leaks()
         self._fault = ""
         """The error in the baseline file of the test."""
 
@@ -138,7 +132,7 @@ class Phases:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
             return (yield)
-        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
+        self._tell_observers()
         self.end()
         entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
         self._setting_up, self._around_setup = item, Measurement(self._settings.root)
@@ -160,11 +154,11 @@ class Phases:
         if request.scope == "function":
             if self._setting_up is not None and self._window is None:
                 self._open(self._setting_up)
-            with self._fixture():
+            with self._leaks.fixture():
                 return (yield)
         if self._window is None:
             return (yield)
-        with self._window.exclude(), self._fixture():
+        with self._window.exclude(), self._leaks.fixture():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -172,7 +166,7 @@ class Phases:
         """Measure the tear-down: what it compiles is reported, but never judged."""
         if not self._gate.measures(item):
             return (yield)
-        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
+        self._tell_observers()
         with Measurement(self._settings.root) as seen:
             result = yield
         entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
@@ -182,16 +176,14 @@ class Phases:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Restore what the call left, after the tear-down and the hooks of all other plugins."""
-        if call.when != "teardown":
-            return
-        if self._leaks is not None:
+        if call.when == "teardown":
             leaked = self._leaks.settle()
             if leaked.notes:
                 add_leaks(item.stash[ENTRY], leaked.settings, leaked.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
-        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
+        self._tell_observers()
         entry = begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._window_of is not item:
@@ -200,7 +192,7 @@ class Phases:
         try:
             cap, mark = marked_cap(item), marked_budget(item)
             self._window.call()
-            self._begin(entry["nodeid"], put_back=self._settings.isolate and mark.isolate)
+            self._leaks.begin(entry["nodeid"], put_back=self._settings.isolate and mark.isolate)
             item.stash[RUNNING] = True
             result = yield
         except BaseException:
@@ -232,21 +224,17 @@ class Phases:
 
     def end(self) -> None:
         """Close what an interrupted test left open."""
-        if self._leaks is not None:
-            self._leaks.settle()
+        self._leaks.settle()
         if self._window is not None:
             self._window.close()
             self._window = self._window_of = None
 
-    def _begin(self, nodeid: str, *, put_back: bool) -> None:
-        """Begin to follow what the call of a test sets and leaves."""
-        if self._leaks is None:
-            self._leaks = Leaks()
-        self._leaks.begin(nodeid, put_back=put_back)
+    def _tell_observers(self) -> None:
+        """Tell the observers what this session asks for, at each phase anew.
 
-    def _fixture(self) -> AbstractContextManager[None]:
-        """Return a context in which settings belong to a fixture, even if the call requests it."""
-        return nullcontext() if self._leaks is None else self._leaks.fixture()
+        They are those of the process: a run of pytest inside a test tells them its own.
+        """
+        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
 
     def _open(self, item: pytest.Item) -> None:
         """Open the window of a test; what is compiled from now on belongs to the test."""
@@ -262,11 +250,8 @@ class Phases:
         window = self._window
         assert window is not None
         self._window = self._window_of = None
-        if self._leaks is not None:
-            self._leaks.end()
-        record = window.close()
-        if self._leaks is not None:
-            record = self._leaks.add_settings(record)
+        self._leaks.end()
+        record = self._leaks.add_settings(window.close())
         add_around(entry, "setup", window.around)
         entry["fixtures"] = counts(window.fixtures)
         return record

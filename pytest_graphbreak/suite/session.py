@@ -30,7 +30,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
-from pytest_graphbreak.report.root_causes import places_of_failure
+from pytest_graphbreak.report.root_causes import keys_of_causes
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.entry import Tally, entry_on
 from pytest_graphbreak.suite.gate import Gate
@@ -113,7 +113,7 @@ class Session:
         """Cut a failure to the names of earlier tests, if these tell of all its causes in full."""
         test = json_report.entry(nodeid, "failed", entry, failed_by="gate", attempts=1)
         firsts = dict.fromkeys(
-            self._first_test_of.setdefault(cause, nodeid) for cause in places_of_failure(test)
+            self._first_test_of.setdefault(cause, nodeid) for cause in keys_of_causes(test)
         )
         if firsts and nodeid not in firsts:
             failure.shorten(" and ".join(firsts))
