@@ -98,10 +98,11 @@ def _ordered(
         for test in run.tests:
             by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(by_nodeid.items(), key=lambda item: min(map(weight, filter(None, item[1]))))
-    listed = {
-        test.nodeid for run in runs for test in run.tests if standing(test) in NAMED or is_red(test)
-    }
-    passing = [nodeid for nodeid, _ in ordered if nodeid not in listed]
+    passing = [
+        nodeid
+        for nodeid, here in ordered
+        if not any(standing(test) in NAMED or is_red(test) for test in filter(None, here))
+    ]
     unlisted = set(passing[MOST_PASSED:])
     return [item for item in ordered if item[0] not in unlisted], len(unlisted)
 

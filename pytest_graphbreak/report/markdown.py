@@ -1,14 +1,23 @@
 """The report as a comment on a pull request in GitHub's markdown, most important first.
 
-The text is limited in bytes (GitHub accepts 65,536 characters in a comment and 1 MiB in a step
-summary) and states what it leaves out.
+    ### Graph budget: 3 tests are over their graph budget     _headline
+    **1 place explains 3 red tests**                          _causes
+    - cpu, torch 2.13: 3 over, 20 ok                          _environment, for each run
+    **Stale baseline entries** ...                            _add_notices
+    | verdict | test | graphs | graph breaks |                _table
+    **What changed in tests that pass:** ...                  _passing_changes
+    > tests/test_a.py::test_one on cpu                        _details, folded
+    To accept these counts, in a checkout: ...                _next
+
+``render`` is called by ``report`` and ``check`` of the command with ``--markdown``, and for the
+step summary of a run on GitHub (``report.github``). The text is limited in bytes (GitHub accepts
+65,536 characters in a comment and 1 MiB in a step summary) and states what it leaves out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
@@ -39,14 +48,13 @@ from pytest_graphbreak.report.standing import (
     moves,
     standing,
     standing_words,
-    tests_without_judgement,
     weight,
 )
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import plain_text
+from pytest_graphbreak.text.output import TextLine, plain_text
 from pytest_graphbreak.text.terminal import wrap_line
 
 COMMENT: Final = 64_000
@@ -179,38 +187,38 @@ def _causes(causes: RootCauses, size: int) -> str:
     """Return each cause of failed tests once, as many as fit into ``size`` bytes."""
     if not causes.places:
         return ""
-    lines: list[str] = []
+    rows: list[str] = []
     left_out = len(causes.findings)
     for cause in causes.findings:
-        rows = (wrap_line(line.harmless(), _WIDE) for line in cause_lines(cause))
-        block = [str(row) for row in chain.from_iterable(rows)]
-        size -= sum(len(safe.preformatted_block(line).encode()) for line in block)
+        rows_of_cause = _wrapped(cause_lines(cause))
+        size -= sum(len(safe.preformatted_block(row).encode()) for row in rows_of_cause)
         if size < 0:
             break
-        lines += block
+        rows += rows_of_cause
         left_out -= 1
     if left_out:
-        lines.append(f"  ... and {plural(left_out, 'more cause')}")
-    text = "\n".join(lines)
-    return f"**{headline(causes)}**\n\n{safe.preformatted_block(text)}\n\n"
+        rows.append(f"  ... and {plural(left_out, 'more cause')}")
+    block = safe.preformatted_block("\n".join(rows))
+    return f"**{headline(causes)}**\n\n{block}\n\n"
 
 
 def _passing_changes(findings: Sequence[Finding]) -> str:
     """Return what changed in passing tests, each place once."""
-    rows = (wrap_line(line.harmless(), _WIDE) for line in passing_lines(findings))
-    title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
-    if not lines:
+    if not findings:
         return ""
-    text = _shorten("\n".join(lines))
-    return f"\n**{title}**\n\n{safe.preformatted_block(text)}\n"
+    title, *rows = _wrapped(passing_lines(findings))
+    block = _block("\n".join(rows))
+    return f"\n**{title}**\n\n{block}\n"
+
+
+def _wrapped(lines: Iterable[TextLine]) -> list[str]:
+    return [str(row) for line in lines for row in wrap_line(line.harmless(), _WIDE)]
 
 
 def _unjudged_block(runs: Sequence[ProfileRun]) -> str:
     """Return what tests made that were not judged, as on a terminal."""
-    tests = tests_without_judgement(test for run in runs for test in run.tests)
-    if not tests:
-        return ""
-    return f"\n{safe.preformatted_block(_shorten(plain_text(unjudged_lines(tests))))}\n"
+    text = plain_text(unjudged_lines(test for run in runs for test in run.tests))
+    return f"\n{_block(text)}\n" if text else ""
 
 
 def _add_notices(
@@ -237,12 +245,10 @@ def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
         yield f"- {_code(run.label)}{versions}: {standing_words(run.tests, 'no tests')}\n"
 
 
-def _cut(text: str, most: int = _LONGEST_NAME) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2 - 3) :]}"
-
-
 def _code(text: str, most: int = _LONGEST_NAME) -> str:
-    return safe.markdown(_cut(text, most))
+    if len(text) > most:  # a node id tells most at its ends
+        text = f"{text[: most // 2]}...{text[-(most // 2 - 3) :]}"
+    return safe.markdown(text)
 
 
 def _add_list(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
@@ -312,8 +318,8 @@ def _details(page: BoundedText, failing: Sequence[tuple[ProfileRun, TestReport]]
     """Add the reasons, folded by test, as long as they fit; return how many did not."""
     for number, (run, test) in enumerate(failing):
         title = f"{_code(test.nodeid)} on {_code(run.label, 60)}"
-        body = safe.preformatted_block(_shorten("\n".join(_reasons(test))))
-        if not page.add(f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"):
+        body = _block("\n".join(_reasons(test)))
+        if not page.add(f"\n<details><summary>{title}</summary>\n\n{body}\n{_FOLD_END}"):
             return len(failing) - number
     return 0
 
@@ -332,12 +338,13 @@ def _reasons(test: TestReport) -> Iterator[str]:
         yield plain_text(lines(finding))
 
 
-def _shorten(text: str) -> str:
-    if len(text) <= _LONGEST_MESSAGE:
-        return text
-    lines = text[:_LONGEST_MESSAGE].split("\n")
-    left_out = len(text.split("\n")) - len(lines)
-    return "\n".join((*lines, f"... and {left_out} more lines" if left_out else "..."))
+def _block(text: str) -> str:
+    """Return a preformatted block; of a long text the first lines, and how many more there are."""
+    if len(text) > _LONGEST_MESSAGE:
+        lines = text[:_LONGEST_MESSAGE].split("\n")
+        left_out = len(text.split("\n")) - len(lines)
+        text = "\n".join((*lines, f"... and {left_out} more lines" if left_out else "..."))
+    return safe.preformatted_block(text)
 
 
 def _left_out(rows: int, reasons: int) -> str:

@@ -1,4 +1,7 @@
-"""The header line and the terminal summary: a table of changes, and the next commands."""
+"""The header line and the terminal summary: a table of changes, and the next commands.
+
+``suite.session`` fills an ``Outcome``, whose ``lines`` are the summary.
+"""
 
 from __future__ import annotations
 
@@ -149,9 +152,9 @@ def leaked_settings(tests: Iterable[TestReport]) -> list[str]:
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
     """Yield notes on passed tests that nothing judges, since nothing was compiled."""
     for test in outcome.final:
-        note = test.record.note
-        if note and standing(test) == "none" and test.outcome == "passed" and not test.ungated:
-            yield f"{test.nodeid}  {note}"
+        was_to_be_judged = test.outcome == "passed" and not test.ungated
+        if test.record.note and was_to_be_judged and standing(test) == "none":
+            yield f"{test.nodeid}  {test.record.note}"
 
 
 def _outdated(outcome: Outcome) -> Iterator[TextLine]:

@@ -1,4 +1,10 @@
-"""What was observed where nothing is judged: a script, a log, tests without gate or that failed."""
+"""What was observed where nothing is judged: a script, a log, tests without gate or that failed.
+
+- ``script_lines`` is the text of a script (``cli.run``); that of a log is made of the same parts
+  (``logs.report``).
+- ``unjudged_lines`` are of all tests of a run without the gate (summary, comment, ``report``).
+- ``describe`` is the section of one test that failed by itself (``suite.reports``).
+"""
 
 from __future__ import annotations
 

@@ -34,6 +34,10 @@ _IN_TESTS: Final = (
 class Gate:
     """The gate of one pytest session.
 
+    ``plugin`` makes it of the options. Before the collection, ``name_jax_device``, ``check`` and
+    ``choose_backend`` are called; after it ``log_tt_if_counted``, ``follow``, ``read`` and
+    ``warm``. ``measures``, ``counts`` and ``fault`` are asked of each test.
+
     Device, profile and baselines are looked up when they are first needed, so that a session that
     measures nothing pays for none of them.
     """

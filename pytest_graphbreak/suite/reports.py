@@ -1,10 +1,15 @@
-"""What is put on pytest's report of a test: its entry, sections, and a coloured failure text."""
+"""What is put on pytest's report of a test: its entry, sections, and a coloured failure text.
+
+``plugin`` calls ``attach`` where pytest makes a report, in the process of the test, and ``colour``
+where a report is logged: in that process, and with xdist once more in the controller, which got
+the text as plain lines.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,7 +21,6 @@ from pytest_graphbreak.text.output import TextLine, plain_text, unpack
 from pytest_graphbreak.text.terminal import columns, spans, wrap_line
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.model.forms import Plain
 
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
@@ -71,7 +75,7 @@ def _attribute(
     if "verdict" in entry and not has_text:
         if call.when == "call":  # a unittest class holds back its failure until here
             entry.update(verdict="none", message=None)
-        _add_section(report, entry, call, item.config.stash[GATE].settings.typed, item)
+        _add_section(item, call, report)
 
 
 def colour(report: pytest.TestReport) -> None:
@@ -121,26 +125,23 @@ def show_section(report: pytest.TestReport, words: str, config: pytest.Config) -
         report.sections.append(("graph budget", words))
 
 
-def _add_section(
-    report: pytest.TestReport,
-    entry: Mapping[str, Any],
-    call: pytest.CallInfo[Any],
-    typed: Typed,
-    item: pytest.Item,
-) -> None:
+def _add_section(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
     """Add what a test that failed by itself compiled, and the kind of its compile failure."""
     from pytest_graphbreak.advice import triage
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.report.unjudged import describe
 
+    entry = item.stash[ENTRY]
     record = Record.from_dict(entry.get("record", {}))
-    if record.active or record.errors:
-        words = plain_text(describe(record))
-        if record.active and call.excinfo is not None:
-            again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
-            words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))
-        report.sections[:] = _without_trace(report.sections)
-        show_section(report, words, item.config)
+    if not record.active and not record.errors:
+        return
+    words = plain_text(describe(record))
+    if record.active and call.excinfo is not None:
+        typed = item.config.stash[GATE].settings.typed
+        again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
+        words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))
+    report.sections[:] = _without_trace(report.sections)
+    show_section(report, words, item.config)
 
 
 # A failure as pytest shows it (``TestReport.longrepr``), and lines by pytest's writer.
