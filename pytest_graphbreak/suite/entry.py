@@ -17,7 +17,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.model.report import StepCounts, TestReport
+    from pytest_graphbreak.model.report import StepCounts
 
 ENTRY: Final[pytest.StashKey[Plain]] = pytest.StashKey()
 """The dict of an item; an item that is not measured has none."""
@@ -129,18 +129,6 @@ class Tally(Struct):
             self.outcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
             if self.data.get("failed_by"):  # a subtest failed; pytest says so only when it prints
                 self.outcome, self.failed_by = "failed", "test"
-
-    def result(self, nodeid: str) -> TestReport:
-        """Return the test as it is in the JSON report."""
-        from pytest_graphbreak.model.json import entry
-
-        return entry(
-            nodeid,
-            self.outcome or "crashed",
-            self.data,
-            failed_by=self.failed_by,
-            attempts=self.attempts,
-        )
 
 
 def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:

@@ -146,7 +146,16 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         outcome = self.outcome
-        outcome.tests = [tally.result(nodeid) for nodeid, tally in self.tallies.items()]
+        outcome.tests = [
+            json_report.entry(
+                nodeid,
+                tally.outcome or "crashed",
+                tally.data,
+                failed_by=tally.failed_by,
+                attempts=tally.attempts,
+            )
+            for nodeid, tally in self.tallies.items()
+        ]
         files = (file for test in outcome.tests for file in files_of(test.record))
         packages = owners(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
