@@ -13,7 +13,8 @@ from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.unjudged import found_lines, homes_of, script_lines
+from pytest_graphbreak.report.unjudged import found_lines, homes_of, script_lines, unjudged_lines
+from tests.reports import a_break, a_graph, a_test, as_tests, place
 
 pytestmark = pytest.mark.pure
 
@@ -109,3 +110,35 @@ def test_a_lazy_line_that_compiles_again_is_one_entry_with_the_line_that_sets_it
     (finding,) = findings_of_record(record)
     assert finding.count == 6
     assert NamedPlace("set in", origin) in finding.places
+
+
+# Tests of a run without the gate.
+
+
+def broken(nodeid: str, times: int = 1) -> dict[str, object]:
+    graphs = [a_graph("0/0"), *(a_graph(f"{n}/0", "break") for n in range(times))]
+    return a_test(nodeid, 1 + times, breaks=[a_break(count=times)], graph_list=graphs)
+
+
+def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
+    rare = a_break(place(file="net.py", code="print(x)"), id="GB0059", reason="print", count=9)
+    tests = [broken("t.py::a"), broken("t.py::b", 2), a_test("t.py::c", 2, breaks=[rare])]
+    lines = [*map(str, unjudged_lines(as_tests(*tests)))]
+    assert lines[:2] == [
+        "not judged: what 3 tests made, by cause",
+        "  dynamo   7 graphs = 3 entries + 4 after a break; 2 graph breaks, 0 recompiles",
+    ]
+    reasons = [line for line in lines if "x  " in line]
+    assert reasons[0].startswith("       3x  graph break  GB0124")
+    assert reasons[0].endswith("   in 2 tests")
+    assert reasons[1] == "       9x  graph break  GB0059  print   in 1 test"
+
+
+def test_what_was_judged_is_not_looked_at() -> None:
+    judged = [
+        a_test("t.py::ok", 3, verdict="ok"),
+        a_test("t.py::ungated", 3, ungated="being fixed"),
+        a_test("t.py::failed", 3, outcome="failed", failed_by="test"),
+        a_test("t.py::nothing", 0),
+    ]
+    assert list(unjudged_lines(as_tests(*judged))) == []
