@@ -149,21 +149,20 @@ def _causes(test: TestReport) -> Iterator[Finding]:
     for cause in _test_findings(test):
         first_at.setdefault(cause.place_key, cause)
     for cause in first_at.values():
-        yield replace(cause, growth=_graphs_of(cause, max(growth(test), 0), len(first_at)))
+        graphs = _graphs_of(cause, max(growth(test), 0), is_alone=len(first_at) == 1)
+        yield replace(cause, growth=graphs)
 
 
-def _graphs_of(cause: Finding, growth: int, causes: int) -> int:
-    """Return how many graphs more a cause makes, of those by which its test grew.
+def _graphs_of(cause: Finding, grown: int, *, is_alone: bool) -> int:
+    """Return how many graphs more a cause makes, of those by which its test has ``grown``.
 
     The graphs after one of several breaks are not known to be its own.
     """
     if cause.kind in ("eager", "execution", "read"):
         return 0
-    if causes == 1:
-        return growth
-    if cause.is_of(Break):
-        return 0
-    return min(len(cause.items), growth)
+    if is_alone:
+        return grown
+    return 0 if cause.is_of(Break) else min(len(cause.items), grown)
 
 
 def _test_findings(test: TestReport) -> list[Finding]:
