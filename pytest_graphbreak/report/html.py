@@ -107,13 +107,15 @@ def _ordered(
     return [item for item in ordered if item[0] not in unlisted], len(unlisted)
 
 
-def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:
-    """Return the command that accepts a test, by the ``id`` of its entry, where one can."""
+def _accept_commands(
+    runs: Sequence[ProfileRun], notes: CheckNotes
+) -> Mapping[tuple[int, str], str]:
+    """Return the command that accepts a test, where one can, by number of the run and node id."""
     return {
-        id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
+        (number, test.nodeid): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
         if notes.accept
         else Typed().accept(report.path or report.name, nodeid=test.nodeid)
-        for run in runs
+        for number, run in enumerate(runs)
         for report in run.reports
         for test in report.tests
         if acceptable(test)
@@ -183,11 +185,11 @@ def _test(
     nodeid: str,
     here: Sequence[TestReport | None],
     shared: Shared,
-    accept: Mapping[int, str],
+    accept: Mapping[tuple[int, str], str],
 ) -> Plain:
     places = Rows(len(here), shared)
     runs = [
-        None if test is None else _result(number, test, places, accept.get(id(test), ""))
+        None if test is None else _result(number, test, places, accept.get((number, nodeid), ""))
         for number, test in enumerate(here)
     ]
     present = [(number, test) for number, test in enumerate(here) if test is not None]
