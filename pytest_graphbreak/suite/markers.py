@@ -111,12 +111,10 @@ def is_xfail(item: pytest.Item) -> bool:
     if item.config.getoption("runxfail", default=False):
         return False
     for mark in item.iter_markers("xfail"):
-        conditions = (
-            *mark.args,
-            *([mark.kwargs["condition"]] if "condition" in mark.kwargs else ()),
-        )
-        if not conditions or any(
-            condition for condition in conditions if not isinstance(condition, str)
-        ):
+        conditions = [*mark.args]
+        if "condition" in mark.kwargs:
+            conditions.append(mark.kwargs["condition"])
+        holds = any(condition for condition in conditions if not isinstance(condition, str))
+        if holds or not conditions:
             return True
     return False

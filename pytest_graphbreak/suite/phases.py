@@ -109,6 +109,7 @@ class Phases:
         """What the set-up compiles until the window opens, or to its end: closing twice is fine."""
         self._window: TestWindow | None = None
         self._window_of: pytest.Item | None = None
+        """Its test; a call of another one finds a window that an interrupted test left open."""
         self._leaks = Leaks()
         self._fault = ""
         """The error in the baseline file of the test."""
