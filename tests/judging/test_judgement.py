@@ -10,8 +10,9 @@ from pytest_graphbreak.config.checkout import Rules
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.model.record import Break, Frames, Record
+from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import Budget, TestReport
 
 pytestmark = pytest.mark.pure
