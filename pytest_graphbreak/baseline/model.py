@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
+from pytest_graphbreak.model.budget import PLACES_LAYER, Values
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.versions import Versions, made_by, same_minor
 from pytest_graphbreak.text.errors import UserError
@@ -80,7 +80,7 @@ class Override:
         """The layers that it names, including those with an explicit zero."""
         layers = {*self.causes_of, *self.values.recompiles}
         for key in self.named & {"breaks", "eager"}:
-            layers.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
+            layers |= {place.layer for place in getattr(self.values, key)} or {PLACES_LAYER}
         return frozenset(layers)
 
 

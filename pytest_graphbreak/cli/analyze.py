@@ -18,11 +18,10 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import report as log_report
 from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.report import RunEnvironment, TestReport
+from pytest_graphbreak.model.report import RunEnvironment, SessionReport, TestReport
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError, reason
@@ -95,7 +94,8 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
     written = True
     if args.json:
         tests = [entry(reading, completeness) for reading, completeness in analyses]
-        report = document(environment(readings), json.session(0, runs=len(readings)), tests)
+        session = SessionReport(exit=0, collected=len(readings))
+        report = document(environment(readings), session, tests)
         written = write_report(args.json, report)
     if args.markdown:
         page = as_markdown("Graphs in logs", starmap(log_report.lines, analyses))

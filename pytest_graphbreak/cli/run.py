@@ -28,7 +28,7 @@ from pytest_graphbreak.measuring.script import UserProgram, settle_streams
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.report import SessionReport, TestReport
 from pytest_graphbreak.report.failure import block_failure
 from pytest_graphbreak.report.unjudged import as_markdown, script_lines
 from pytest_graphbreak.text.errors import UserError, failure_words
@@ -262,7 +262,7 @@ def _write(
     """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
-        session = json.session(code or int(entry.failed_by == "gate"), runs=1)
+        session = SessionReport(exit=code or int(entry.failed_by == "gate"), collected=1)
         packages = owners(files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         report = document(here, session, [entry_json(entry)])

@@ -207,9 +207,7 @@ class _BreaksAndRecompiles:
         self._frames: dict[Key, Key] = {}
         self._functions: dict[Key, Key] = {}
         self._reasons: dict[str, Key] = {}
-        self._recompiles = {
-            (item.layer, item.graph): key_of(item) for item in record.recompile_list
-        }
+        self._recompiles = {name: key_of(item) for name, item in record.recompile_of.items()}
         for item in record.breaks:
             key = key_of(item)
             self._reasons.setdefault(item.reason, key)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.measured import cause_of, recompiles_by_graph
+from pytest_graphbreak.judging.measured import cause_of
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, writable
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -51,7 +51,7 @@ def match(
     if recorded is None or not record.is_explained(layer):
         return None
     same_compiler = same_minor(made_by(layer, versions), expected.causes_with(layer))
-    recompiles = recompiles_by_graph(record)
+    recompiles = record.recompile_of
     graphs = [(graph, cause_of(graph, recompiles)) for graph in record.graphs_of(layer)]
     remaining, unmatched = _claim_graphs(graphs, recorded, same_compiler=same_compiler)
     plain = [graph for graph in unmatched if graph.is_entry or graph.is_lowered]

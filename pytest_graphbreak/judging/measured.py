@@ -113,7 +113,7 @@ def causes(record: Record) -> tuple[Cause, ...]:
     of graphs leaves over (``matching``).
     """
     counts: dict[Cause, int] = {}
-    recompiles = recompiles_by_graph(record)
+    recompiles = record.recompile_of
     for layer in filter(record.is_explained, record.graphs):
         graphs = record.graphs_of(layer)
         compiled = [graph for graph in graphs if graph.is_entry]
@@ -135,11 +135,6 @@ def cause_of(graph: Graph, recompiles: Mapping[GraphName, Recompile] = {}) -> Ca
     calls = recompile.stack[-1:] if recompile.layer == PLACES_LAYER else ()
     called = "".join(frame.code for frame in calls)
     return replace(cause, guard=subject(recompile.reason), called=called)
-
-
-def recompiles_by_graph(record: Record) -> dict[GraphName, Recompile]:
-    """Return the recompiles by the graph that each made."""
-    return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
 
 
 def _place(item: Break | Eager, *, id: str | None) -> BaselinePlace:

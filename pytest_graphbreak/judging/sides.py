@@ -105,7 +105,7 @@ class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     @cached_property
     def recompiled_graphs(self) -> AbstractSet[tuple[str, str]]:
         """The graphs that their recompile reports."""
-        return {(recompile.layer, recompile.graph) for recompile in self.after.recompile_list}
+        return self.after.recompile_of.keys()
 
     @cached_property
     def folding(self) -> Folding:

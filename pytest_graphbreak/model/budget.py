@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, get_type_hints
 
@@ -107,10 +107,6 @@ class BaselinePlace(Data, frozen=True):
             writable(text) if text and text.strip() else None for text in (self.reason, self.id)
         )
         return BaselinePlace(where, code, self.count, reason, id, layer)
-
-
-def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
-    return frozenset(place.layer for place in places)
 
 
 class Cause(Data, frozen=True):

@@ -6,7 +6,7 @@ operations are written out, and an unknown place is ``{}``.
 - ``report_of`` reads a report, ``entry_of`` one item of its ``tests``: JSON -> types.
 - ``report_json`` and ``entry_json`` are their inverse, ``document`` puts such items together, and
   ``write`` writes the file.
-- ``entry`` and ``session`` make these parts of a report in a run that has just ended.
+- ``entry`` makes an item of a test that has just ended.
 """
 
 from __future__ import annotations
@@ -274,11 +274,6 @@ def _setup(data: Mapping[str, Any]) -> Plain:
         for layer, count in counts.items():
             graphs[layer] = graphs.get(layer, 0) + count
     return {"graphs": graphs, "phases": phases, "own": data.get("fixtures") or {}}
-
-
-def session(exit_code: int, runs: int) -> SessionReport:
-    """Return the ``session`` of a run without pytest, of ``runs`` scripts or logs."""
-    return SessionReport(exit=exit_code, collected=runs)
 
 
 def write(path: Path, data: Plain) -> None:

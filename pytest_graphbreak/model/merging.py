@@ -1,4 +1,9 @@
-"""Merging of records: of one layer, of all layers, and of all processes."""
+"""Merging of records: of one layer, of all layers, and of all processes.
+
+Observers make a ``record_of`` their layer, ``merge`` makes one of those of all layers and
+processes. What a child process wrote is a record that grows: ``added_since`` takes the part of a
+window, and ``of_process`` marks it.
+"""
 
 from __future__ import annotations
 

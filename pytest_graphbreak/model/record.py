@@ -23,7 +23,7 @@ from pytest_graphbreak.model.forms import (
     Text,
     says,
 )
-from pytest_graphbreak.model.items import Break, Eager, Graph, LineRuns, Recompile
+from pytest_graphbreak.model.items import Break, Eager, Graph, GraphName, LineRuns, Recompile
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 
 
@@ -139,6 +139,11 @@ class Record(Data, frozen=True):
             if counted and not is_partial and len(graphs) == self.graphs[layer]:
                 ops[layer] = sum(graph.ops or 0 for graph in counted if not graph.is_repeat)
         return ops
+
+    @property
+    def recompile_of(self) -> dict[GraphName, Recompile]:
+        """The recompiles by the graph that each made."""
+        return {(item.layer, item.graph): item for item in self.recompile_list}
 
     def graphs_of(self, layer: str) -> list[Graph]:
         """Return the graphs of a layer that are known."""

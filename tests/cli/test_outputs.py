@@ -14,7 +14,7 @@ from pytest_graphbreak.artifacts.union import union
 from pytest_graphbreak.cli import COMMANDS, _parser, compare, main
 from pytest_graphbreak.cli.program import put_json
 from pytest_graphbreak.model import json
-from pytest_graphbreak.model.report import RunEnvironment
+from pytest_graphbreak.model.report import RunEnvironment, SessionReport
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.text import files
@@ -61,7 +61,7 @@ def test_a_file_of_somebody_else_is_refused(
     assert script.read_text() == "print('it ran')\n"
 
 
-REPORT = json.document(RunEnvironment(profile="cpu"), json.session(0, 0), [])
+REPORT = json.document(RunEnvironment(profile="cpu"), SessionReport(exit=0, collected=0), [])
 NO_RUN = union([])
 WRITTEN: dict[str, tuple[re.Pattern[bytes], Callable[[Path], object]]] = {
     "report": (files.REPORT, lambda path: json.write(path, REPORT)),
