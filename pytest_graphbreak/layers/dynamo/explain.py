@@ -1,8 +1,8 @@
-"""Turns what the sensors noted into a ``Record``: names, causes, places, words.
+"""Explains what the sensors noted, one attempt or event at a time: names, causes, places, words.
 
-A log's reader (``logs.dynamo``) makes the same attempts and events, so that a cause, a source and a
-place are worked out in one place, by ``EventReader``. Nothing here runs while Dynamo compiles. A
-window is a slice of the events; it is read when it closes, or when somebody looks.
+``window_reader`` does so for all events of a window, and ``logs.dynamo``, which makes the same
+attempts and events of a log: a cause, a source and a place are worked out in one place. Nothing
+here runs while Dynamo compiles.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
     Event,
-    GivenUp,
     Made,
-    Missed,
-    NotObserved,
     Refused,
     Started,
     Stopped,
@@ -29,20 +26,14 @@ from pytest_graphbreak.layers.dynamo.operations import functions
 from pytest_graphbreak.layers.dynamo.reached import through
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Frame, Graph, Recompile
-from pytest_graphbreak.model.merging import record_of, round_seconds
+from pytest_graphbreak.model.merging import round_seconds
 from pytest_graphbreak.model.places import Places, is_resume
-from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile, which is no loss."""
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
-
-
-def explain(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Record:
-    """Return everything that one window saw. ``errors`` are the window's own, and come first."""
-    return _WindowReader(events, places).record(errors)
 
 
 class EventReader:
@@ -71,7 +62,7 @@ class EventReader:
             stack=self._capture_stack(event.attempt, where),
             functions=functions(event.calls, self._places),
             cached=event.cached,
-            seconds=_seconds(event),
+            seconds=seconds_of(event),
             owner=event.attempt.owner or None,
         )
 
@@ -234,88 +225,7 @@ class EventReader:
         return self._places.definition(code.file, code.line, code.name)
 
 
-class _WindowReader(EventReader):
-    """One pass over the events of a window."""
-
-    def __init__(self, events: Sequence[Event], places: Places) -> None:
-        # A load that was given up is no graph: its function is captured again, and that one counts.
-        given_up = {id(event.graph.attempt) for event in events if isinstance(event, GivenUp)}
-        self._events = [
-            event
-            for event in events
-            if not (isinstance(event, (Started, Made)) and id(event.attempt) in given_up)
-        ]
-        self._attempts = [event.attempt for event in self._events if isinstance(event, Started)]
-        super().__init__(places, _names(self._attempts))
-
-    def record(self, errors: Sequence[str]) -> Record:
-        events = self._events
-        graphs = [event for event in events if isinstance(event, Made)]
-        missed = sum(event.graphs for event in events if isinstance(event, Missed))
-        spent = self._seconds_after_breaks(graphs)
-        compiled = [attempt for attempt in self._attempts if attempt.outcome == "compiled"]
-        recompiles = [attempt for attempt in compiled if attempt.guards is not None]
-        return record_of(
-            LAYER,
-            graphs=len(graphs) + missed,
-            recompiles=len(recompiles),
-            frames=Frames(len(self._attempts), len(compiled)),
-            breaks=(
-                self.graph_break(event, spent.get(id(event)))
-                for event in events
-                if isinstance(event, Broke)
-            ),
-            eager=(eager for event in events if (eager := self.eager(event)) is not None),
-            recompile_list=map(self.recompile, recompiles),
-            graph_list=map(self.graph, graphs),
-            errors=(*errors, *self._errors(missed)),
-            notes=self._notes(),
-        )
-
-    def _seconds_after_breaks(self, graphs: Sequence[Made]) -> dict[int, float]:
-        """Return the seconds of the graphs after each break, by the ``id()`` of its event."""
-        spent: dict[int, float] = {}
-        for event in graphs:
-            took, broke = _seconds(event), self.follows(event)
-            if broke is not None and took is not None:
-                spent[id(broke)] = round(spent.get(id(broke), 0.0) + took, 3)
-        return spent
-
-    def _notes(self) -> list[str]:
-        """Return the notes on errors that the test saw."""
-        notes = []
-        stopped = any(isinstance(event, Stopped) for event in self._events)
-        for attempt in self._attempts:
-            fault = attempt.fault
-            if fault is None or fault.suppressed or (attempt.export and stopped):
-                continue
-            where = self.place(attempt)
-            what = "fullgraph=True" if attempt.fullgraph else "dynamo"
-            what = "torch.export" if attempt.export else what
-            why = messages.error(fault.kind, fault.message)
-            notes.append(
-                f"{what}: {fault.kind} was raised to the test for {where.function} "
-                f"({where.file}:{where.line}): {why}"
-            )
-        return notes
-
-    def _errors(self, missed: int) -> list[str]:
-        errors = [event.error for event in self._events if isinstance(event, NotObserved)]
-        if missed:
-            errors.append(
-                f"dynamo: Dynamo counted {missed} graph{'s' * (missed > 1)} that the observer did "
-                "not see (torch._dynamo.utils.counters['stats']['unique_graphs'])"
-            )
-        for event in self._events:
-            if isinstance(event, Made) and event.after_break and not event.attempt.breaks:
-                name = self.graph_name(event)
-                errors.append(
-                    f"dynamo: graph {name} ends at a graph break that the observer did not see"
-                )
-        return errors
-
-
-def _seconds(event: Made) -> float | None:
+def seconds_of(event: Made) -> float | None:
     """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
     if event.backend_seconds is not None:
         return round_seconds(event.backend_seconds)
@@ -370,22 +280,3 @@ def _why_eager(attempt: Attempt) -> str:
     if attempt.outcome != "skipped" or any(words in attempt.skip for words in _NOTHING_TO_DO):
         return ""
     return attempt.why_broke or (messages.reason(attempt.skip).text if attempt.skip else "")
-
-
-def _names(attempts: Sequence[Attempt]) -> dict[int, str]:
-    """Return a name for each attempt, unique in the window.
-
-    Compile ids start again at ``0/0`` when the test resets Dynamo. From the
-    first id that comes a second time the names carry the number of the round:
-    ``0/0#2``.
-    """
-    names: dict[int, str] = {}
-    seen: set[str] = set()
-    rounds = 1
-    for attempt in attempts:
-        if attempt.id in seen:
-            rounds += 1
-            seen.clear()
-        seen.add(attempt.id)
-        names[id(attempt)] = messages.attempt_name(attempt.id, rounds)
-    return names

@@ -1,7 +1,7 @@
 """The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
 
 ``sensors`` wraps a few functions of Dynamo while a window is open, ``private`` lists them,
-``explain`` makes a ``Record`` of what they noted, ``messages`` reads Dynamo's messages.
+``window_reader`` makes a ``Record`` of what they noted, ``messages`` reads Dynamo's messages.
 
 Code that Dynamo never attempts is not observed: under ``torch.compiler.set_stance("force_eager")``,
 inside ``torch.compiler.disable`` and in functions without tensors nothing is attempted, and nothing
@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
-from pytest_graphbreak.layers.dynamo.explain import explain
-from pytest_graphbreak.layers.dynamo.private import EXTENSION
+from pytest_graphbreak.layers.dynamo.private import EXTENSION, current_stance
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
-from pytest_graphbreak.layers.dynamo.stances import current_stance, stance_notes
+from pytest_graphbreak.layers.dynamo.window_reader import read_window, stance_notes
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
 from pytest_graphbreak.layers.locks import READER_WAIT, SensorLock
@@ -207,7 +206,7 @@ class DynamoWindow(EventWindow):
         if not is_extension(EXTENSION):  # torch was not imported
             return None
         if _is_imported() and not self._sensors.attached:
-            return explain((), self._places, [*self._errors, _NOT_WATCHED])
+            return read_window((), self._places, [*self._errors, _NOT_WATCHED])
         self._sensors.check(READER_WAIT)
         record = self._read_events()
         return None if record is None else self._with_runs(record)
@@ -229,7 +228,7 @@ class DynamoWindow(EventWindow):
         errors = self._errors_of(events)
         not_isolated = [fault for fault in self._isolation_faults or () if fault not in errors]
         notes = stance_notes(events, self._stance, self._places)
-        return explain(events, self._places, errors).with_notes(*not_isolated, *notes)
+        return read_window(events, self._places, errors).with_notes(*not_isolated, *notes)
 
     def _errors_of(self, events: Sequence[Event]) -> Sequence[str]:
         """Return what could not be observed; what was not isolated, only if something compiled."""

@@ -220,6 +220,15 @@ def compile_id() -> Any:
     return CompileContext.current_compile_id()
 
 
+DEFAULT_STANCE: Final = "default"
+
+
+def current_stance() -> str:
+    """Return the stance that the compiler has now; the default if torch does not say."""
+    stance = getattr(sys.modules.get(STANCE.module), STANCE.chain, None)
+    return str(getattr(stance, "stance", DEFAULT_STANCE))
+
+
 def plain_tensors() -> AbstractContextManager[Any]:
     """Return a context in which tensors are asked without the user's subclasses and modes."""
     from torch._C import DisableTorchFunction

@@ -4,7 +4,7 @@ Sensors are global to the process: they go in with the first open window and
 come out with the last. A sensor wraps a function of Dynamo, notes what it needs
 while Dynamo compiles and calls the original; it reads no text, writes no log,
 changes no setting, and an error in it is noted, never raised. Everything else
-is worked out when a window is read (``explain``).
+is worked out when a window is read (``window_reader``).
 
 Functions are wrapped instead of reading logs: a log record exists only if somebody asked for it, is
 cut short for repeated breaks, and the user can see that it is made (levels, ``caplog``; since 9.1
@@ -35,6 +35,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Made,
     Missed,
     NotObserved,
+    Stance,
     Started,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
@@ -49,9 +50,17 @@ from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
 from pytest_graphbreak.layers.dynamo.notes import Failed, Notes, Running
 from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
 from pytest_graphbreak.layers.dynamo.private import Name, keep_out
-from pytest_graphbreak.layers.dynamo.stances import stance_sensor
 from pytest_graphbreak.layers.faults import guard, or_else
-from pytest_graphbreak.layers.hooks import FRAMES, Hook, LatePatch, Patch, argument, caller
+from pytest_graphbreak.layers.hooks import (
+    FRAMES,
+    Hook,
+    LatePatch,
+    Patch,
+    argument,
+    caller,
+    do_nothing,
+    note_hook,
+)
 from pytest_graphbreak.layers.locks import Turn
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.layers.private_names import MissingName
@@ -91,7 +100,8 @@ class DynamoSensors:
                 LatePatch(name.module, name.chain, hook, partial(self._cannot_install, name))
                 for name, hook in late_hooks.items()
             ),
-            stance_sensor(self.notes),
+            # Torch may have no such function: then stances are named without a place.
+            LatePatch(*names.SET_STANCE, self._stance_hook(), do_nothing),
         ]
         self._parameters: dict[str, int] = {}
         """The positions of those parameters of Dynamo's ``_compile`` that are read."""
@@ -334,6 +344,17 @@ class DynamoSensors:
         result = original(*args, **kwargs)
         self.notes.thread.buckets.append(shape)
         return result
+
+    # Stances. One that was set while nobody watched is known, and its place is not.
+
+    def _stance_hook(self) -> Hook:
+        """Return the hook of ``_set_stance(stance)``."""
+        failed = partial(self.notes.sensor_failed, "torch.compiler.set_stance")
+        return note_hook(self._note_stance, failed, after=True)
+
+    def _note_stance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if (stance := names.current_stance()) != names.DEFAULT_STANCE:
+            self.notes.events.append(Stance(stance, self.notes.above()))
 
     # Runs of graphs.
 

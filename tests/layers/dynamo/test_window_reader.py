@@ -17,7 +17,7 @@ def test_a_stance_is_noted_with_the_line_that_set_it() -> None:
         pass
     (note, *_) = seen[0].notes
     assert 'torch.compiler.set_stance("force_eager") at ' in note
-    assert "test_stances.py:" in note
+    assert "test_window_reader.py:" in note
     assert note.endswith(FORCED)
 
 
