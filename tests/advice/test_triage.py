@@ -352,15 +352,6 @@ def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
     assert f"read: {found.raised}, " in "\n".join(found.lines("pytest"))
 
 
-def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
-    found = of(branch_under_fullgraph)
-    text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
-    assert text.startswith("graph break under fullgraph: ")
-    assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text
-    assert "fix:" not in text
-    assert f"more: graphbreak explain {found.topic}" in text
-
-
 @given(st.text(), st.text(), st.text())
 def test_any_failure_is_classified_or_none(error: str, message: str, traceback_text: str) -> None:
     found = triage(error, message, traceback_text)

@@ -1,4 +1,4 @@
-"""What pytest shows of our failures: broken at the width of the terminal, and whole elsewhere."""
+"""What pytest shows of our failures, whole where there is no terminal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ LINES = [
 class Writer:
     """pytest's terminal writer, as far as it is asked."""
 
-    def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self._file = io.StringIO()
-        monkeypatch.setattr(self._file, "isatty", lambda: bool(width), raising=False)
-        monkeypatch.setenv("COLUMNS", str(width or 80))
         self.marked: list[tuple[str, str]] = []
 
     def write(self, text: str, **markup: bool) -> None:
@@ -44,20 +42,10 @@ class Writer:
         return self._file.getvalue()
 
 
-def test_a_failure_keeps_its_kinds_on_the_way_to_another_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failure_keeps_its_kinds_on_the_way_to_another_process() -> None:
     there = unpack(json.loads(json.dumps(pack(LINES))))
     assert there == LINES
-    writer = Writer(0, monkeypatch)
+    writer = Writer()
     FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)
     assert writer.text == plain_text(LINES) + "\n"
     assert ("bold", plain_text(LINES[:1])) in writer.marked
-
-
-def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = Writer(60, monkeypatch)
-    shown = FailureText(LINES, ("test_a.py", 3, "test_it"), line=True)
-    shown.toterminal(writer)
-    assert writer.text == ""
-    assert str(shown.reprcrash) == f"test_a.py:4: {plain_text(LINES[:1])}"
