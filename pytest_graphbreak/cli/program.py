@@ -112,7 +112,7 @@ def does_not_run(
 ) -> UserError:
     """Return the error for a program that fails unpatched.
 
-    With the last of the user's lines that led there (``raised.user_frames``), and with the last
+    With the last of the user's lines that led there (``child.user_frames``), and with the last
     lines of the program's output.
     """
     words = [

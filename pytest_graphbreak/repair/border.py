@@ -18,11 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.repair.calls import CallResult
+from pytest_graphbreak.repair.calls import CallResult, Raised
 from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.comparison import CompareOrder, Comparison, ValueDifference
 from pytest_graphbreak.repair.inputs import OWN
-from pytest_graphbreak.repair.raised import Raised
 from pytest_graphbreak.repair.tolerance import (
     Comparer,
     line_difference,

@@ -7,16 +7,20 @@ First the arguments: the names and shapes of their tensors, and copies of them. 
 from __future__ import annotations
 
 import contextlib
+import dis
 import inspect
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 from msgspec import Struct, field
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map
 
+from pytest_graphbreak.model.places import places
+from pytest_graphbreak.repair.child import words_of
 from pytest_graphbreak.repair.objects import PutBack, Reached
-from pytest_graphbreak.repair.raised import Raised
 from pytest_graphbreak.repair.values import Flat, Lines, flatten, is_lazy, named
 
 Shape = tuple[int, ...]
@@ -105,6 +109,35 @@ def _copy(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)  # a leaf, without its history
+
+
+class Raised(Struct, frozen=True):
+    """What a call raised: ``explicit`` is whether a ``raise`` or ``assert`` of the program did."""
+
+    kind: str
+    words: str = ""
+    explicit: bool = False
+
+
+ENDLESS: Final = Raised("does not end")
+"""Of a drawn call that was ended after its time (``drawing.time_limit``)."""
+
+
+def raised_by(error: Exception) -> Raised:
+    """Return an error as data: that of an operator, where Dynamo wraps it in its own."""
+    words = words_of(error)
+    kind = words.partition(":")[0] if ":" in words else type(error).__name__
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    code, at = frame.f_code, _last_instruction(error)
+    explicit = dis.opname[code.co_code[at]] == "RAISE_VARARGS"
+    return Raised(kind, words, explicit and places(Path.cwd()).is_written(code.co_filename))
+
+
+def _last_instruction(error: BaseException) -> int:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_lasti if trace is not None else 0
 
 
 class CallResult(Struct, frozen=True):

@@ -26,6 +26,7 @@ from pytest_graphbreak.repair.calls import (
     Shapes,
     copy_of,
     parameters,
+    raised_by,
     result_of,
     shapes_of,
     store,
@@ -34,7 +35,6 @@ from pytest_graphbreak.repair.calls import (
 )
 from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.raised import raised_by
 from pytest_graphbreak.repair.surroundings import seed, silence, steady_random
 from pytest_graphbreak.repair.trial import VaryingSizes
 from pytest_graphbreak.repair.values import TensorLeaf, settle

@@ -13,9 +13,10 @@ import importlib.machinery
 import linecache
 import os
 import sys
+import traceback
 import types
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +24,11 @@ import msgspec
 from pluggy import HookimplMarker
 
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.repair.raised import store_error
+from pytest_graphbreak.model.items import Frame
+from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.repair.sources import read
 from pytest_graphbreak.repair.trial import TargetOrder
+from pytest_graphbreak.text.errors import error_words
 
 hookimpl: Final = HookimplMarker("pytest")
 """``pytest.hookimpl``, without pytest, which a script does not need."""
@@ -151,3 +154,64 @@ def _test(order: TargetOrder, window: Window) -> Plain:
     if watch.calls > 1:
         why = f"{watch.calls} tests have this id; give one of them, with its [parameters]"
     return {**watch.ended, "error": why}
+
+
+# What the target raises.
+
+_FAKE: Final = "with fake tensors: "
+"""Dynamo's words before what it ran, as in ``get_fake_value`` of ``_dynamo/utils.py``, torch 2.13.
+
+After it comes ``: got RuntimeError('...')``, the operator's own error."""
+
+
+@contextmanager
+def store_error(answer: dict[str, Any]) -> Iterator[None]:
+    """Store what the program raises in ``answer``, in words and with its ``stack``.
+
+    An interrupt goes on. A test that exceeds its budget does what is expected of it here.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            answer["error"] = f"the script ended with {stop.code}"
+    except BaseException as error:  # pytest's outcomes are not Exceptions
+        if type(error).__name__ != "GraphBudgetFailure":
+            frames = user_frames(error, places(Path.cwd()))
+            stack = [frame.to_dict() for frame in frames]
+            answer.update(error=words_of(error), stack=stack)
+
+
+def user_frames(error: BaseException, namer: Places) -> tuple[Frame, ...]:
+    """Return the user's frames that led to an error, the outermost first.
+
+    Dynamo's errors hold the frames that it was tracing (``real_stack`` of ``_dynamo/exc.py``).
+    """
+    called = [*_user(traceback.extract_tb(error.__traceback__), namer)]
+    traced = [*_user(getattr(error, "real_stack", None) or (), namer)]
+    return (*called, *(frame for frame in traced if frame not in called))
+
+
+def _user(lines: Iterable[traceback.FrameSummary], namer: Places) -> Iterator[Frame]:
+    return (
+        namer.frame(line.filename, line.lineno or 0, line.name, line.line)
+        for line in lines
+        if namer.is_user(line.filename)
+    )
+
+
+def words_of(error: BaseException) -> str:
+    """Return an error in words: that of an operator, where Dynamo wraps it in its own."""
+    return _operator_error(str(error)) or error_words(error)
+
+
+def _operator_error(text: str) -> str:
+    """Return the operator's own error in that of Dynamo, or "" if it has none.
+
+    ``RuntimeError: a and b`` of ``... with fake tensors: got RuntimeError('a and b')``.
+    """
+    _, _, ran = text.partition(_FAKE)
+    name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
+    return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""

@@ -15,11 +15,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.repair.calls import CallResult, CompiledCall, mode, result_of
+from pytest_graphbreak.repair.calls import (
+    ENDLESS,
+    CallResult,
+    CompiledCall,
+    mode,
+    raised_by,
+    result_of,
+)
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.inputs import DrawnInputs, DrawnWay
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.raised import ENDLESS, raised_by
 from pytest_graphbreak.repair.surroundings import next_random, seed, silence
 from pytest_graphbreak.repair.tolerance import is_equal
 from pytest_graphbreak.repair.values import Lines, is_small, named, settle

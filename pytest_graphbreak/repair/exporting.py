@@ -20,8 +20,7 @@ from pytest_graphbreak.model.items import NOWHERE, Break
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.repair.calls import CompiledCall, copy_of, mode
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.child import Go
-from pytest_graphbreak.repair.raised import user_frames
+from pytest_graphbreak.repair.child import Go, user_frames
 
 
 def work(_: Plain, go: Go) -> Plain:

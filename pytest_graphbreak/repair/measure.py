@@ -24,11 +24,11 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.border import Results
+from pytest_graphbreak.repair.calls import ENDLESS
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.child import Go
+from pytest_graphbreak.repair.child import Go, store_error
 from pytest_graphbreak.repair.drawing import Drawing
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.raised import ENDLESS, store_error
 from pytest_graphbreak.repair.surroundings import (
     WrittenFiles,
     inductor_random_as_eager,

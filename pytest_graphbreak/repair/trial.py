@@ -59,7 +59,7 @@ class Trial(Struct, frozen=True):
     record: Record
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
-    """The user's frames that led to the error (``raised.user_frames``)."""
+    """The user's frames that led to the error (``child.user_frames``)."""
     inductor: bool = False
     """Whether inductor compiles something."""
     rounds: Rounds = field(default_factory=Rounds)

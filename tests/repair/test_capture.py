@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from pytest_graphbreak.repair import drawing
-from pytest_graphbreak.repair.calls import CallResult
+from pytest_graphbreak.repair.calls import ENDLESS, CallResult
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.drawing import Drawing
-from pytest_graphbreak.repair.raised import ENDLESS
 from pytest_graphbreak.repair.values import TensorLeaf
 
 pytestmark = pytest.mark.once
