@@ -8,7 +8,7 @@ How far it is followed depends on whose a file is:
 
 | is looked into | the user's | an installed package's | of torch or Python |
 | --- | --- | --- | --- |
-| variables of the module, that a function uses | yes | no | no |
+| variables of a module that is named, or whose function uses them | yes | no | no |
 | what a function closes over, and its defaults | yes | yes | no |
 | classes and their objects | yes | yes | modules, optimizers |
 
@@ -82,61 +82,7 @@ class Reached:
             else:
                 self.complete = False
 
-    @property
-    def modules(self) -> list[torch.nn.Module]:
-        return [owner for owner in self.owners.values() if isinstance(owner, torch.nn.Module)]
-
-    def values(self, *, weights: bool = True) -> dict[str, Flat]:
-        """Return all values by name: with ``weights`` also parameters, buffers, and gradients."""
-        names = dict(self._values)
-        for name, owner in self.owners.items():
-            names |= _values_of(name, owner, weights)
-        flat: dict[str, Flat] = {}
-        for name, value in names.items():
-            with suppress(Exception):  # of a tensor without values, or a class of the program
-                flat[name] = flatten(value, opened=False)
-        return flat
-
-    def keep(self) -> PutBack:
-        """Note all values, and return what sets them again."""
-        spaces = [vars(part) for part in self._parts() if hasattr(part, "__dict__")]
-        modules = [part for part in self._parts() if isinstance(part, torch.nn.Module)]
-        spaces += [space for part in modules for space in (part._buffers, part._parameters)]
-        before = [(space, dict(space)) for space in spaces]
-        cells = [(cell, cell.cell_contents) for cell in self._cells]
-        variables = [(space, name, space[name]) for space, name in self._globals if name in space]
-        containers = [(value, value.copy()) for value in self._containers]
-        everything = [
-            *(value for _, space in before for value in space.values()),
-            *self._values.values(),
-        ]
-        tensors = {id(value): value for value in everything if isinstance(value, torch.Tensor)}
-        # A copy of a lazy one would be a graph.
-        data = [(x, x.detach().clone(), x.grad) for x in tensors.values() if not is_lazy(x)]
-
-        def put_back() -> None:
-            for space, names in before:
-                if _bound(space) != _bound(names):
-                    space.clear()
-                    space.update(names)
-            for space, name, value in variables:
-                space[name] = value
-            for cell, content in cells:
-                cell.cell_contents = content
-            for value, content in containers:
-                _refill(value, content)
-            for tensor, copy, grad in data:
-                with suppress(Exception), torch.no_grad():  # of an inference tensor
-                    tensor.copy_(copy)
-                    tensor.grad = grad
-
-        return put_back
-
-    def _parts(self) -> list[Any]:
-        parts: list[Any] = []
-        for owner in self.owners.values():
-            parts += owner.modules() if isinstance(owner, torch.nn.Module) else [owner]
-        return parts
+    # Finding: what a value leads to.
 
     def _visit(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Note a value, and return what it leads to, each with its name."""
@@ -225,6 +171,66 @@ class Reached:
     def _is_own(self, file: str) -> bool:
         """Return whether a file is the user's, and not that of an installed package."""
         return self._places.is_written(file) and not self._places.is_installed(file)
+
+    # What was found, as it is now.
+
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        return [owner for owner in self.owners.values() if isinstance(owner, torch.nn.Module)]
+
+    def values(self, *, weights: bool = True) -> dict[str, Flat]:
+        """Return all values by name: with ``weights`` also parameters, buffers, and gradients."""
+        names = dict(self._values)
+        for name, owner in self.owners.items():
+            names |= _values_of(name, owner, weights)
+        flat: dict[str, Flat] = {}
+        for name, value in names.items():
+            with suppress(Exception):  # of a tensor without values, or a class of the program
+                flat[name] = flatten(value, opened=False)
+        return flat
+
+    # Putting back.
+
+    def keep(self) -> PutBack:
+        """Note all values, and return what sets them again."""
+        spaces = [vars(part) for part in self._parts() if hasattr(part, "__dict__")]
+        modules = [part for part in self._parts() if isinstance(part, torch.nn.Module)]
+        spaces += [space for part in modules for space in (part._buffers, part._parameters)]
+        before = [(space, dict(space)) for space in spaces]
+        cells = [(cell, cell.cell_contents) for cell in self._cells]
+        variables = [(space, name, space[name]) for space, name in self._globals if name in space]
+        containers = [(value, value.copy()) for value in self._containers]
+        everything = [
+            *(value for _, space in before for value in space.values()),
+            *self._values.values(),
+        ]
+        tensors = {id(value): value for value in everything if isinstance(value, torch.Tensor)}
+        # A copy of a lazy one would be a graph.
+        data = [(x, x.detach().clone(), x.grad) for x in tensors.values() if not is_lazy(x)]
+
+        def put_back() -> None:
+            for space, names in before:
+                if _bound(space) != _bound(names):
+                    space.clear()
+                    space.update(names)
+            for space, name, value in variables:
+                space[name] = value
+            for cell, content in cells:
+                cell.cell_contents = content
+            for value, content in containers:
+                _refill(value, content)
+            for tensor, copy, grad in data:
+                with suppress(Exception), torch.no_grad():  # of an inference tensor
+                    tensor.copy_(copy)
+                    tensor.grad = grad
+
+        return put_back
+
+    def _parts(self) -> list[Any]:
+        parts: list[Any] = []
+        for owner in self.owners.values():
+            parts += owner.modules() if isinstance(owner, torch.nn.Module) else [owner]
+        return parts
 
 
 def _values_of(name: str, owner: Any, weights: bool) -> dict[str, Any]:
