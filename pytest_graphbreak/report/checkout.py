@@ -1,7 +1,8 @@
 """Lines of the checkout that a report is made in: around a place, and those that changed.
 
-``CheckoutSources`` has the lines around a place of any report, ``CheckoutLines`` those that changed
-in the checkout where a test failed.
+``CheckoutSources`` has the lines around a place of any report, for the page (``rows``) and
+``cli.explain``; ``CheckoutLines`` those that changed in the checkout where a test failed, for the
+text of its failure.
 
 Neither a report nor a checkout is trusted. A report could name any file of this machine in order
 to show it, so only Python files below the root are read, and only if the line that the report

@@ -1,7 +1,7 @@
 """The output of a run for GitHub Actions: error annotations and the step summary.
 
-This module makes text; only ``publish`` reads the runner's variables. See GitHub's "Workflow
-commands for GitHub Actions" for the syntax.
+``suite.session`` calls ``publish`` at the end of a run; the rest makes text, and only ``publish``
+reads the runner's variables. See GitHub's "Workflow commands for GitHub Actions" for the syntax.
 """
 
 # No import from __future__ here, since `annotations` is a function of this module.

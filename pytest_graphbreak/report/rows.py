@@ -2,6 +2,7 @@
 
 A row is a finding, with a count for each run: ``was``, the count in the baseline of that run (None
 if there is no baseline, or if baselines do not have this kind), and ``now``, that was seen.
+``html`` makes a ``Rows`` for each test, and one ``Shared`` for all.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Rows:
             self._describe(row, finding)
             _count(row["counts"][run], finding, test)
             for item in finding.items:
-                if not isinstance(item, Eager):
+                if not isinstance(item, Eager):  # what runs eagerly is the cause of no graph
                     self._of_cause.setdefault((run, key_of(item)), index)
                 if isinstance(item, Recompile):
                     self._of_graph[run, item.layer, item.graph] = index

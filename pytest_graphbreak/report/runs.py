@@ -65,7 +65,7 @@ def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
     groups: list[tuple[set[str], list[RunReport]]] = []
     for report in reports:
         names = {test.nodeid for test in report.tests}
-        for names_of_group, group in groups:
+        for names_of_group, group in groups:  # the first run that this may be a shard of
             first = group[0]
             is_same = (first.profile, first.versions) == (report.profile, report.versions)
             if is_same and not names_of_group & names:

@@ -1,4 +1,8 @@
-"""Judges one test of the session; what it is judged by is looked up only here."""
+"""Judges one test of the session; what it is judged by is looked up only here.
+
+``suite.phases`` calls ``judge`` when the window of a test has closed. Marker, baseline and versions
+become a ``Case``; ``judging.judgement`` judges it, and ``report.failure`` adds the text.
+"""
 
 from __future__ import annotations
 
