@@ -1,8 +1,9 @@
-"""Functions that are captured as a whole: compiled ahead of time, or loaded.
+"""Functions that are captured as a whole: by an export, ahead of time, or loaded.
 
-Such a function has no frame, and cannot break. One that is loaded has the one graph that was
-captured for it. What is stored (``CompileArtifacts`` of torch/_dynamo/aot_compile.py, 2.9 to 2.15)
-has the code of the function and no FX graph: how many operations that had is not known.
+Such a function has no frame, and cannot break: an export that meets a break raises (``breaks``).
+One that is loaded has the one graph that was captured for it. What is stored (``CompileArtifacts``
+of torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the function and no FX graph: how many
+operations that had is not known.
 
 What torch does, and where we stand in it::
 
@@ -10,7 +11,8 @@ What torch does, and where we stand in it::
       the backend is called     -> capture         AOTCompiledFunction.deserialize -> _on_load
       AOTCompiledFunction(...)  -> _on_init          AOTCompiledFunction(...)      -> _on_init
 
-``sensors`` makes a ``Captures`` and calls ``capture``; all else are its ``hooks``.
+``sensors`` makes a ``Captures``, sets its ``runs``, puts its ``hooks`` in, and calls ``capture``
+where a backend made a graph without a frame; an export has only that.
 """
 
 from __future__ import annotations
