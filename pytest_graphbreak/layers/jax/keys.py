@@ -125,17 +125,17 @@ def _statics(what: str, before: Pairs, now: Pairs) -> Iterator[str]:
         elif name not in old:
             yield f"{argument} was left out before, is {value(new[name])} now"
         elif not _is_same(old[name], new[name]):
-            yield from _static(argument, old[name], new[name])
+            yield from _static(argument, old[name], new[name], is_named=bool(name))
 
 
-def _static(argument: str, before: Any, now: Any) -> Iterator[str]:
+def _static(argument: str, before: Any, now: Any, *, is_named: bool) -> Iterator[str]:
     """Yield what differs between two values of a static argument."""
     if fields := [*_fields(before, now)]:
         yield from (f"{argument}.{text}" for text in fields)
         return
     before_text, now_text = value(before), value(now)
     is_cut = type(now) not in _PLAIN and "..." in now_text
-    if argument == INSIDE or is_cut:
+    if is_cut or not is_named:
         yield from [*_inside(before, now)] or [f"{INSIDE} is another"]
     elif before_text == now_text:
         yield f"{argument}: another {before_text}, which is not equal"
@@ -214,31 +214,40 @@ def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
 
 def _trees(before: Key, now: Key) -> str:
     """Return how the arguments are nested differently: by which arrays, else in JAX's notation."""
+    differently = "arguments put together differently"
+    if arrays := [*_other_arrays(before, now)]:
+        return f"{differently}: {', '.join(arrays)}"
+    was, text = _tree(before.tree), _tree(now.tree)
+    if was != text and _is_readable(was) and _is_readable(text):
+        return f"{differently}: {was} before, {text} now"
+    if parts := [*_inside(before.tree, now.tree)]:
+        return "; ".join(parts)
+    if was == text:
+        return f"{differently}: the same arrays, in which something static is another"
+    return f"{differently}: the arrays are the same, the rest not"
+
+
+def _other_arrays(before: Key, now: Key) -> Iterator[str]:
+    """Yield which arrays are there only before or now, by their names, or how many if unnamed."""
     old, new = [[name for name, _ in key.arguments] for key in (before, now)]
-    words = []
     if "" in (*old, *new) and len(old) != len(new):
-        words.append(f"{plural(len(old), 'array')} before, {len(new)} now")
+        yield f"{plural(len(old), 'array')} before, {len(new)} now"
     if added := [name for name in new if name and name not in set(old)]:
-        words.append(f"{_join(added)} not there before")
+        yield f"{_join(added)} not there before"
     if gone := [name for name in old if name and name not in set(new)]:
-        words.append(f"{_join(gone)} not there now")
-    if not words:
-        was, text = _tree(before.tree), _tree(now.tree)
-        is_readable = not any("CustomNode" in part or part.endswith("...") for part in (was, text))
-        if was != text and is_readable:
-            words = [f"{was} before, {text} now"]
-        elif parts := [*_inside(before.tree, now.tree)]:
-            return "; ".join(parts)
-        elif was == text:
-            words = ["the same arrays, in which something static is another"]
-        else:
-            words = ["the arrays are the same, the rest not"]
-    return f"arguments put together differently: {', '.join(words)}"
+        yield f"{_join(gone)} not there now"
 
 
 def _tree(tree: Any) -> str:
     """Return a tree as JAX prints it; its static parts may refuse to be printed."""
     return _short(or_else("a tree of arrays", str, tree))
+
+
+def _is_readable(tree: str) -> bool:
+    return "CustomNode" not in tree and not tree.endswith("...")
+
+
+# Types, places and values in words.
 
 
 def abstract(aval: Any) -> str:
@@ -273,6 +282,7 @@ def _device(device: Any) -> str:
 
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+"""The types whose values are printed as Python does it."""
 
 
 def value(constant: Any) -> str:
