@@ -5,6 +5,9 @@ compiled, or loaded from Triton's cache on disk, for a specialization that the p
 launched before: another dtype, another value of a constexpr, an argument that is divisible by 16 or
 is 1 and was not. Whoever had set the hook is called as before.
 
+Triton calls the listener of compilations first, which says whether its cache on disk had the
+kernel, then the hook, with the signature, the constants and the options: the ``Specialization``.
+
 Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py of Triton 3.5
 (torch 2.9) and 3.6.
 """
@@ -38,114 +41,6 @@ _OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
 """The options of a compilation that are compared."""
 _LONGEST_CONSTANT: Final = 60
 """The most characters that are shown of a constant."""
-
-
-class Kernel(Struct, frozen=True):
-    """A kernel that was compiled; ``again`` says what differs from one compiled before, or is None.
-
-    ``loaded`` is whether it came from the cache on disk, None where Triton does not say it.
-    """
-
-    name: str
-    specialization: Specialization
-    again: str | None
-    loaded: bool | None
-    stack: tuple[Line, ...]
-
-
-class _LatestLoad(threading.local):
-    """Whether this thread's latest kernel came from the cache; None once that was read."""
-
-    loaded: bool | None = None
-
-
-class TritonObserver(HookedObserver):
-    """Watches Triton in this process, in all of its threads."""
-
-    layer = LAYER
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._local = _LatestLoad()
-        self._compiled_for: weakref.WeakKeyDictionary[Any, list[Specialization]]
-        self._compiled_for = weakref.WeakKeyDictionary()
-        """What each kernel's function was compiled for since the last ``isolate``."""
-        self._alive: list[Any] = []
-        """The compiled kernels that ``isolate`` took from their functions."""
-
-    def hooks(self) -> Sequence[LatePatch]:
-        kernels = note_hook(self._note_kernel, self.note_fault)
-        loads = note_hook(self._note_load, do_without)
-        return (
-            LatePatch(
-                "triton.runtime.jit",
-                "serialize_specialization_data",
-                _serialize_anything,
-                do_without,
-            ),
-            LatePatch("triton.knobs", "runtime.jit_post_compile_hook", kernels, self.note_fault),
-            LatePatch("triton.knobs", "compilation.listener", loads, do_without),
-        )
-
-    def isolate(self, key: str) -> None:
-        """Forget which kernels this process has, so that a test has the same count in any order.
-
-        They are loaded from Triton's cache on disk where a test launches them. What was compiled is
-        kept alive, since a captured CUDA graph may hold it.
-        """
-        for function, specializations in [*self._compiled_for.items()]:
-            specializations.clear()
-            for compiled, *_ in [*getattr(function, "device_caches", {}).values()]:
-                self._alive.append(dict(compiled))
-                compiled.clear()
-
-    def _note_load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle the listener of ``triton.compile``, which says where the kernel came from."""
-        self._local.loaded = bool(kwargs.get("cache_hit"))
-
-    def _note_kernel(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle a call of the hook. Inductor calls it, too, with ``already_compiled``."""
-        if kwargs.get("already_compiled"):
-            return
-        function = kwargs.get("fn")
-        name = ".".join(
-            filter(None, (str(getattr(function, "module", "")), str(getattr(function, "name", ""))))
-        )
-        jit = getattr(function, "jit_function", function)
-        now = or_else(UNREAD, read_specialization, kwargs.get("compile") or {}, jit)
-        earlier = self._compiled_for.setdefault(jit, [])
-        again = difference(earlier, now) if earlier else None
-        earlier.append(now)
-        loaded, self._local.loaded = self._local.loaded, None
-        self.note(Kernel(name, now, again=again, loaded=loaded, stack=stack_here()))
-
-    def explain(self, events: Sequence[Any], places: Places) -> Record:
-        numbers: Counter[str] = Counter()
-        explained = []
-        for event in events:
-            numbers[event.name] += 1
-            explained.append(_explain(event, numbers[event.name], places))
-        return record_of_graphs(LAYER, explained)
-
-
-def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompile | None]:
-    """Return a kernel's graph; ``number`` counts those of one name, from 1."""
-    name = f"{event.name}#{number}" if number > 1 else event.name
-    cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
-    graph = Graph(LAYER, name, "kernel", reason=event.specialization.text, cached=cached)
-    again = None if event.again is None else f"{event.name}: {event.again}"
-    return graph_called(graph, event.stack, again, places)
-
-
-def _serialize_anything(original: Hook, *args: Any, **kwargs: Any) -> Any:
-    """Keep Triton from failing in what it does only for a hook (``_call_hook`` of runtime/jit.py).
-
-    It writes the constants of a kernel as JSON, also those that JSON does not know.
-    """
-    try:
-        return original(*args, **kwargs)
-    except TypeError:
-        return "{}"
 
 
 # What a kernel was specialized for, and what of it changed.
@@ -229,3 +124,113 @@ def _differing(before: Specialization, now: Specialization) -> list[str]:
         if before.options.get(key) != now.options.get(key):
             words.append(f"{key} is {now.options.get(key)}, was {before.options.get(key)}")
     return words
+
+
+# The kernels that are compiled.
+
+
+class Kernel(Struct, frozen=True):
+    """A kernel that was compiled; ``again`` says what differs from one compiled before, or is None.
+
+    ``loaded`` is whether it came from the cache on disk, None where Triton does not say it.
+    """
+
+    name: str
+    specialization: Specialization
+    again: str | None
+    loaded: bool | None
+    stack: tuple[Line, ...]
+
+
+class _LatestLoad(threading.local):
+    """Whether this thread's latest kernel came from the cache; None once that was read."""
+
+    loaded: bool | None = None
+
+
+class TritonObserver(HookedObserver):
+    """Watches Triton in this process, in all of its threads."""
+
+    layer = LAYER
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._local = _LatestLoad()
+        self._compiled_for: weakref.WeakKeyDictionary[Any, list[Specialization]]
+        self._compiled_for = weakref.WeakKeyDictionary()
+        """What each kernel's function was compiled for since the last ``isolate``."""
+        self._alive: list[Any] = []
+        """The compiled kernels that ``isolate`` took from their functions."""
+
+    def hooks(self) -> Sequence[LatePatch]:
+        kernels = note_hook(self._note_kernel, self.note_fault)
+        loads = note_hook(self._note_load, do_without)
+        return (
+            LatePatch(
+                "triton.runtime.jit",
+                "serialize_specialization_data",
+                _serialize_anything,
+                do_without,
+            ),
+            LatePatch("triton.knobs", "runtime.jit_post_compile_hook", kernels, self.note_fault),
+            LatePatch("triton.knobs", "compilation.listener", loads, do_without),
+        )
+
+    def isolate(self, key: str) -> None:
+        """Forget which kernels this process has, so that a test has the same count in any order.
+
+        They are loaded from Triton's cache on disk where a test launches them. What was compiled is
+        kept alive, since a captured CUDA graph may hold it.
+        """
+        for function, specializations in [*self._compiled_for.items()]:
+            specializations.clear()
+            for compiled, *_ in [*getattr(function, "device_caches", {}).values()]:
+                self._alive.append(dict(compiled))
+                compiled.clear()
+
+    def _note_load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Handle the listener of ``triton.compile``, which says where the kernel came from."""
+        self._local.loaded = bool(kwargs.get("cache_hit"))
+
+    def _note_kernel(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Handle a call of the hook. Inductor calls it, too, with ``already_compiled``."""
+        if kwargs.get("already_compiled"):
+            return
+        function = kwargs.get("fn")
+        parts = (str(getattr(function, part, "")) for part in ("module", "name"))
+        name = ".".join(filter(None, parts))
+        jit = getattr(function, "jit_function", function)
+        now = or_else(UNREAD, read_specialization, kwargs.get("compile") or {}, jit)
+        earlier = self._compiled_for.setdefault(jit, [])
+        again = difference(earlier, now) if earlier else None
+        earlier.append(now)
+        loaded, self._local.loaded = self._local.loaded, None
+        self.note(Kernel(name, now, again=again, loaded=loaded, stack=stack_here()))
+
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
+        numbers: Counter[str] = Counter()
+        explained = []
+        for event in events:
+            numbers[event.name] += 1
+            explained.append(_explain(event, numbers[event.name], places))
+        return record_of_graphs(LAYER, explained)
+
+
+def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompile | None]:
+    """Return a kernel's graph; ``number`` counts those of one name, from 1."""
+    name = f"{event.name}#{number}" if number > 1 else event.name
+    cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
+    graph = Graph(LAYER, name, "kernel", reason=event.specialization.text, cached=cached)
+    again = None if event.again is None else f"{event.name}: {event.again}"
+    return graph_called(graph, event.stack, again, places)
+
+
+def _serialize_anything(original: Hook, *args: Any, **kwargs: Any) -> Any:
+    """Keep Triton from failing in what it does only for a hook (``_call_hook`` of runtime/jit.py).
+
+    It writes the constants of a kernel as JSON, also those that JSON does not know.
+    """
+    try:
+        return original(*args, **kwargs)
+    except TypeError:
+        return "{}"
