@@ -48,18 +48,7 @@ def explain(events: Iterable[Event], places: Places, errors: Sequence[str]) -> R
     """Return what the layer saw: the programs of its device."""
     reader = _EventReader(places, [*errors])
     for event in events:
-        match event:
-            case Executable() if is_on_device(event):
-                reader.add_program(event)
-            case Interrupted():
-                reader.add_interruption(event)
-            case MissedExecutable():
-                reader.errors.append(
-                    f"jax: JAX counted a program ({event.name}) that it did not compile by "
-                    "compile_or_get_cached, so the count is too low"
-                )
-            case SensorFault():
-                reader.errors.append(event.error)
+        reader.add(event)
     return reader.record()
 
 
@@ -69,26 +58,35 @@ class _EventReader:
     def __init__(self, places: Places, errors: list[str]) -> None:
         self._places = places
         self._graphs: list[Graph] = []
-        self._recompiles: list[Recompile] = []
         self._breaks: list[Break] = []
         self._eager: list[Eager] = []
         self._of_name: Counter[str] = Counter()
         """How many programs of a name there were: ``f/0``, ``f/1``."""
         self._loaded = 0
-        self.errors = errors
+        self._errors = errors
 
-    def add_program(self, event: Executable) -> None:
+    def add(self, event: Event) -> None:
+        match event:
+            case Executable() if is_on_device(event):
+                self._add_program(event)
+            case Interrupted():
+                stack = _stack(event.stack, self._places)
+                self._eager.append(Eager(LAYER, event.reason, stack[-1] if stack else NOWHERE))
+            case MissedExecutable():
+                self._errors.append(
+                    f"jax: JAX counted a program ({event.name}) that it did not compile by "
+                    "compile_or_get_cached, so the count is too low"
+                )
+            case SensorFault():
+                self._errors.append(event.error)
+
+    def _add_program(self, event: Executable) -> None:
         if event.loaded:
             self._loaded += 1
             return
         graph = self._graph(event)
         self._of_name[event.name] += 1
         self._graphs.append(graph)
-        if graph.cause == "retrace":
-            call = graph.stack[:-1]
-            self._recompiles.append(
-                Recompile(LAYER, graph.name, graph.reason, graph.where, call, seconds=graph.seconds)
-            )
         if graph.cause != "eager":  # outside of ``jit`` Python runs each operation anyway
             self._breaks += [
                 self._break(callback, graph.stack) for callback in event.contents.callbacks
@@ -133,22 +131,26 @@ class _EventReader:
             stack=stack,
         )
 
-    def add_interruption(self, event: Interrupted) -> None:
-        stack = _stack(event.stack, self._places)
-        self._eager.append(Eager(LAYER, event.reason, stack[-1] if stack else NOWHERE))
-
     def record(self) -> Record:
+        repeats = [graph for graph in self._graphs if graph.cause == "retrace"]
         return record_of(
             LAYER,
             graphs=len(self._graphs),
-            recompiles=len(self._recompiles),
+            recompiles=len(repeats),
             breaks=self._breaks,
             eager=self._eager,
-            recompile_list=self._recompiles,
+            recompile_list=map(_recompile, repeats),
             graph_list=_join_reasons(self._graphs),
-            errors=self.errors,
+            errors=self._errors,
             notes=_load_notes(self._loaded, len(self._graphs)),
         )
+
+
+def _recompile(graph: Graph) -> Recompile:
+    call = graph.stack[:-1]
+    return Recompile(
+        LAYER, graph.name, graph.reason, where=graph.where, stack=call, seconds=graph.seconds
+    )
 
 
 def _join_reasons(graphs: Sequence[Graph]) -> Iterator[Graph]:
