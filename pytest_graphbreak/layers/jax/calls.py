@@ -175,17 +175,17 @@ def find_call(frame: FrameType | None) -> JaxCall:
     call = JaxCall(lines(frame), aot=seen.aot, kind=seen.kind, moves=seen.moves, fun=seen.fun)
     jaxpr = seen.impl.get("jaxpr") if seen.impl is not None else None
     call.source = _source(jaxpr)
-    if seen.miss is not None:
+    if seen.miss is not None:  # a call of jit
         if seen.fun is None:
             call.fun = seen.miss.get("fun")
             call.of_jax = or_else(False, is_own, call.fun, seen.is_direct)
         call.key = or_else(Key(), _key, seen.params, seen.miss, jaxpr)
         if is_of_library(call.fun):
             call.key = _without_names(call.key)
-    elif jaxpr is not None:
+    elif jaxpr is not None:  # a program without such a call, as of a backward pass
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
-    else:
+    else:  # pmap of jax 0.7, or compiled ahead of its calls
         call.key = Key(arguments=_pairs((), seen.avals))
     return call
 
