@@ -227,7 +227,7 @@ class Bench:
     def _lines(self, answer: Mapping[str, Any]) -> dict[str, list[str]]:
         """Return what the program wrote while it was measured, by stream."""
         lines = {"the log": answer.get("logged", []), "warnings": answer.get("warnings", [])}
-        streams = {"stdout": self._runner.out, "stderr": Path(f"{self._runner.out}.err")}
+        streams = {"stdout": self._runner.out, "stderr": self._runner.err}
         for (name, file), (start, end) in zip(
             streams.items(), answer.get("output") or (), strict=False
         ):

@@ -1,8 +1,8 @@
 """Watches what a child process of a test compiles, and reports it to the test.
 
-The report is written whenever a compilation ends, so that a child that is killed loses only the
-compilation that it was at, and once more when the process ends in order. Runs of compiled graphs
-are told as they happen.
+The report is written to the spool whenever a compilation ends, so that a child that is killed loses
+only the compilation that it was at, and once more when the process ends in order. Runs of compiled
+graphs are told as they happen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from pytest_graphbreak.model.record import Record
 
 
 class Child(Listener):
-    """This process as the child of a test. It is watched to its end."""
+    """This process as the child of a test. It is watched to its end.
+
+    ``observer`` makes it as soon as a compiler is imported, or the process is forked. From then on
+    sensors call the methods of a ``Listener``: ``on_begin`` and ``on_end`` around a compilation,
+    ``on_event`` after others, ``on_run`` at each run; ``end`` is called as the process ends.
+    """
 
     def __init__(
         self, test: About, observers: Sequence[Observer], places: Places, *, forked: bool

@@ -1,8 +1,8 @@
 """Runs commands, and functions of this package, each in a process of its own.
 
-They run one after another, each in a session of its own that ends with this process, however that
-ends: the ``server`` starts and ends them. What they write is in one directory that is removed with
-the command.
+``repair`` and ``doctor`` try programs in it. They run one after another, each in a session of its
+own that ends with this process, however that ends: the ``server`` starts and ends them. What they
+write is in one directory that is removed with the command.
 
 ``multiprocessing.forkserver`` would fork as well, but it ends without its programs and their
 children, goes with the terminal, runs the command's main module again in each of them, and has no
@@ -25,7 +25,14 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.layers.children import spool
-from pytest_graphbreak.layers.children.server import TIMED_OUT, FunctionCall, Order, kill_group
+from pytest_graphbreak.layers.children.server import (
+    ERRORS,
+    OUT,
+    TIMED_OUT,
+    FunctionCall,
+    Order,
+    kill_group,
+)
 from pytest_graphbreak.text.errors import UserError
 
 
@@ -77,8 +84,8 @@ class Runner:
     ) -> None:
         self.directory = directory
         self.timeout = timeout
-        self.out = directory / "out"
-        """The file for what is printed; errors go into a file beside it."""
+        self.out, self.err = directory / OUT, directory / ERRORS
+        """The files for what is printed."""
         self._server = server
 
     def run(
@@ -139,14 +146,13 @@ class Runner:
             command,
             cwd=cwd or os.getcwd(),
             environ=environ,
-            out=str(self.out),
             timeout=self.timeout,
             directory=str(self.directory),
             call=call,
             fork=fork,
         )
         code = self.exit_code(order)
-        return CommandResult(code, _tail(self.out), _tail(Path(f"{self.out}.err")))
+        return CommandResult(code, _tail(self.out), _tail(self.err))
 
     def exit_code(self, order: Order) -> int | None:
         """Return the exit code of the program of an order, or None after a timeout.

@@ -34,6 +34,8 @@ from pytest_graphbreak.layers.dynamo.private import COMPILE
 
 TIMED_OUT: Final = "late"
 """The answer in place of an exit code if the time was over."""
+OUT: Final = "out"
+ERRORS: Final = "out.err"
 _GRACE: Final = 10.0
 """Seconds to wait for a killed program."""
 
@@ -43,14 +45,13 @@ class Order(Struct, frozen=True):
 
     The process becomes ``command`` in ``cwd`` with ``environ``. With ``fork`` it is one that has
     torch, and answers the file ``call`` itself, where ``command`` is another Python that would.
-    What it prints goes to ``out``; after ``timeout`` seconds it is killed. ``directory`` is removed
-    with the server.
+    What it prints goes to the files ``OUT`` and ``ERRORS`` of ``directory``, which is removed with
+    the server; after ``timeout`` seconds it is killed.
     """
 
     command: list[str]
     cwd: str
     environ: dict[str, str]
-    out: str
     timeout: float
     directory: str
     call: str = ""
@@ -156,8 +157,8 @@ class Server(Struct):
             for end in (*self._wakeup, self._out):
                 os.close(end)
             _replace(0, os.open(os.devnull, os.O_RDONLY))
-            _replace(1, _sink(order.out))
-            _replace(2, _sink(f"{order.out}.err"))
+            for number, name in ((1, OUT), (2, ERRORS)):
+                _replace(number, _sink(os.path.join(order.directory, name)))
             if not (order.fork and self.has_torch):
                 os.chdir(order.cwd)
                 os.execve(order.command[0], order.command, order.environ)

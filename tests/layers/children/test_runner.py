@@ -48,7 +48,7 @@ class Answering:
         self.ended.append("killed")
 
 
-ORDER = Order(["true"], cwd=".", environ={}, out="out", timeout=60, directory=".")
+ORDER = Order(["true"], cwd=".", environ={}, timeout=60, directory=".")
 
 
 @pytest.fixture

@@ -52,7 +52,6 @@ class Line:
             [sys.executable, "-S", "-c", text],
             cwd=".",
             environ=dict(os.environ),
-            out=str(self.directory / "out"),
             timeout=timeout,
             directory=str(self.directory),
         )
