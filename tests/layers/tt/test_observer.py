@@ -144,15 +144,12 @@ def test_without_a_log_the_layer_is_not_there() -> None:
     assert window().close() is None
 
 
-def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
-    log.write_text("from an earlier session: MLIR Module vhlo:\n")
-    assert window().close() is None
-
-
-def test_a_level_that_prints_no_headers_is_no_layer(
-    log: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"], ids=["nobody writes", "no headers"])
+def test_a_log_without_headers_is_no_layer(
+    log: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    monkeypatch.setenv(logfile.LEVEL, "INFO")
+    log.write_text("from an earlier session: MLIR Module vhlo:\n")
+    monkeypatch.setenv(logfile.LEVEL, level)
     assert window().close() is None
 
 
@@ -391,9 +388,17 @@ def test_a_log_that_is_renamed_where_only_some_tests_are_measured(
     assert "6 passed" in out
 
 
-def test_without_tt_nothing_is_set(suite: Suite) -> None:
+@pytest.mark.parametrize(
+    ("device", "options"),
+    [("CPU", ["--graph-budget-report=r.json"]), ("TT", [])],
+    ids=["without TT", "without counts"],
+)
+def test_where_nothing_is_to_be_counted_on_tt_nothing_is_set(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, device: str, options: list[str]
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", device)
     suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
-    suite.run("--graph-budget-report=r.json").assert_outcomes(passed=1)
+    suite.run(*options).assert_outcomes(passed=1)
 
 
 INSIDE = """
@@ -424,14 +429,6 @@ def test_what_is_set_is_put_back_at_the_end(
     changed = {name for name in before.keys() ^ os.environ.keys() if name in NAMES}
     assert changed == set()
     assert not Path((suite.path / "where").read_text()).parent.exists()
-
-
-def test_a_test_that_counts_nothing_sets_nothing(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PJRT_DEVICE", "TT")
-    suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
-    suite.run().assert_outcomes(passed=1)
 
 
 def test_turning_on_nests() -> None:

@@ -12,14 +12,10 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 pytest.importorskip("torch_xla")
 
 from tests.forkserver import Server
-from tests.layers.xla.tools import python, python_process
+from tests.layers.xla.tools import python, python_process, with_windows
 
-PRELUDE = """
-    import ctypes, os
-    from pathlib import Path
-    import torch, torch_xla
-    from pytest_graphbreak.layers.xla.observer import XlaObserver, _recorder
-    from pytest_graphbreak.model.places import Places
+LENT = """
+    import ctypes
 
     def env(name):
         getenv = ctypes.CDLL(None).getenv
@@ -29,23 +25,13 @@ PRELUDE = """
     def lent():
         names = ("PT_XLA_DEBUG_FILE", "PT_XLA_DEBUG_LEVEL", "PT_XLA_DEBUG_MAX_FRAME")
         return [env(name) is not None for name in names]
-
-    def graph(size):
-        (torch.ones(size).to("xla") + 1).cpu()
-
-    def open_window():
-        return XlaObserver().open(Places(Path.cwd()))
-
-    def causes(window):
-        return [item.cause for item in window.close().graph_list]
 """
-
 
 pytestmark = pytest.mark.usefixtures("xla_forks")
 
 
 def run(source: str, **env: str) -> list[str]:
-    return python(PRELUDE + source, **env).splitlines()
+    return python(with_windows(LENT + source), **env).splitlines()
 
 
 def test_the_environment_is_lent_until_something_compiled() -> None:
@@ -151,21 +137,19 @@ def test_the_users_own_file_may_be_emptied_meanwhile(tmp_path: Path) -> None:
 
 def test_reports_that_the_user_wants_on_stderr_stay_there() -> None:
     done = python_process(
-        PRELUDE
-        + """
+        with_windows("""
     window = open_window()
     graph(2)
     seen = window.close()
-    print(seen.graphs["xla"], [item.cause for item in seen.graph_list])
-    print(seen.graph_list[0].reason)
-    """,
+    print(seen.graphs["xla"], causes(window), seen.graph_list[0].reason)
+    """),
         PT_XLA_DEBUG_LEVEL="1",
     )
     assert "Compilation Analysis" in done.stderr
-    assert done.stdout.splitlines() == [
-        "1 ['other']",
-        "PT_XLA_DEBUG_LEVEL sends torch_xla's reports to stderr: set PT_XLA_DEBUG_FILE too",
-    ]
+    assert done.stdout == (
+        "1 ['other'] "
+        "PT_XLA_DEBUG_LEVEL sends torch_xla's reports to stderr: set PT_XLA_DEBUG_FILE too\n"
+    )
 
 
 def test_a_file_without_a_level_gets_nothing_that_the_user_did_not_ask_for(tmp_path: Path) -> None:
@@ -193,11 +177,9 @@ def test_what_torch_xla_says_of_a_refused_execution_reaches_the_user() -> None:
         print("raised")
     CLOSE
     """
-    plain = python_process(PRELUDE + source.replace("WINDOW", "").replace("CLOSE", ""))
-    ours = python_process(
-        PRELUDE
-        + source.replace("WINDOW", "window = open_window()").replace("CLOSE", "window.close()")
-    )
+    plain = python_process(with_windows(source.replace("WINDOW", "").replace("CLOSE", "")))
+    source = source.replace("WINDOW", "window = open_window()").replace("CLOSE", "window.close()")
+    ours = python_process(with_windows(source))
     assert plain.stdout == ours.stdout == "raised\n"
     wanted = "Unexpected Execution Analysis: Compilation Cause"
     assert plain.stderr.count(wanted) == ours.stderr.count(wanted) == 1

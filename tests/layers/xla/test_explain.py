@@ -13,23 +13,12 @@ pytest.importorskip("torch_xla")
 from cases.xla import CASES
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import CAUSES
-from tests.layers.xla.tools import python, runs
+from tests.layers.xla.tools import python, runs, with_windows
 
 pytestmark = pytest.mark.usefixtures("_forks_run_cases")
 
 ONE_PROCESS = ("order", "1")
 ORDERS = [pytest.param(("forked",), marks=pytest.mark.nightly), ONE_PROCESS]
-PRELUDE = """
-    from pathlib import Path
-    import torch, torch_xla
-    from pytest_graphbreak.layers.xla.observer import XlaObserver
-    from pytest_graphbreak.model.places import Places
-
-    def show(seen):
-        print(seen.graphs["xla"], seen.errors)
-        for graph in seen.graph_list:
-            print(graph.cause, "|", graph.where.code, "|", graph.reason)
-"""
 
 
 def seen_in(how: tuple[str, ...], name: str) -> list[Graph]:
@@ -125,16 +114,18 @@ def test_hashes_are_those_of_the_test_whatever_ran_before(order: str) -> None:
 
 def test_what_compiled_before_we_looked_leaves_only_the_lazy_causes_unknown() -> None:
     out = python(
-        PRELUDE
-        + """
-    (torch.ones(2).to("xla") + 1).cpu()
-    window = XlaObserver().open(Places(Path.cwd()))
+        with_windows("""
+    graph(2)
+    window = open_window()
     y = torch.compile(lambda x: torch.histc(torch.sin(x), 4) * 2, backend="openxla")(
         torch.ones(3).to("xla") + 5
     )
     y.sum().item()
-    show(window.close())
-    """
+    seen = window.close()
+    print(seen.graphs["xla"], seen.errors)
+    for made in seen.graph_list:
+        print(made.cause, "|", made.where.code, "|", made.reason)
+    """)
     )
     lines = out.splitlines()
     assert lines[0] == "4 ()"

@@ -30,6 +30,7 @@ from tests.layers.xla.tools import (  # noqa: E402
     open_window,
     python,
     runs,
+    with_windows,
 )
 
 pytestmark = pytest.mark.usefixtures("_forks_run_cases")
@@ -200,20 +201,13 @@ def test_a_module_that_another_thread_imports_is_no_error(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("xla_forks")
 def test_no_client_is_opened_and_no_cache_created() -> None:
     out = python(
-        """
-        from pathlib import Path
-        import torch_xla
-        from pytest_graphbreak.layers.xla.observer import XlaObserver
-        from pytest_graphbreak.model.places import Places
-        observer = XlaObserver()
-        observer.isolate("a")
-        window = observer.open(Places(Path.cwd()))
+        with_windows("""
+        window = open_window("a")
         print(window.peek().graphs, window.close().graphs)
-        observer.isolate("b")
-        print(observer.open(Places(Path.cwd())).close().errors)
+        print(open_window("b").close().errors)
         print(torch_xla._XLAC._xla_runtime_is_initialized())
         print(torch_xla._XLAC._xla_computation_cache_is_initialized())
-        """,
+        """)
     )
     assert out == "{} {}\n()\nFalse\nFalse\n"
 
@@ -515,18 +509,13 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
 @pytest.mark.usefixtures("xla_forks")
 def test_resharding_graphs_are_counted_and_have_a_cause_of_their_own() -> None:
     out = python(
-        """
-        from pathlib import Path
-        import numpy, torch, torch_xla, torch_xla.runtime as xr
+        with_windows("""
+        import numpy, torch_xla.runtime as xr
         import torch_xla.distributed.spmd as xs
-        from pytest_graphbreak.layers.xla.observer import XlaObserver
-        from pytest_graphbreak.model.places import Places
         xr.use_spmd()
         mesh = xs.Mesh(numpy.arange(4), (4,), ("a",))
         for key in "ab":
-            observer = XlaObserver()
-            observer.isolate(key)
-            window = observer.open(Places(Path.cwd()))
+            window = open_window(key)
             x = torch.ones(8, 8).to("xla")
             xs.mark_sharding(x, mesh, ("a", None))
             y = x + 1
@@ -534,8 +523,8 @@ def test_resharding_graphs_are_counted_and_have_a_cause_of_their_own() -> None:
             y.cpu()
             y.cpu()
             seen = window.close()
-            print(seen.graphs["xla"], sorted(one.cause for one in seen.graph_list), seen.errors)
-        """,
+            print(seen.graphs["xla"], sorted(causes(window)), seen.errors)
+        """),
         CPU_NUM_DEVICES="4",
     )
     assert out == "3 ['reshard', 'reshard', 'sync'] ()\n" * 2
@@ -561,21 +550,14 @@ def test_what_the_persistent_cache_had_is_not_left_out_in_silence(
 
 @pytest.mark.usefixtures("xla_forks")
 def test_counts_with_a_persistent_cache(tmp_path: Path) -> None:
-    source = """
-        from pathlib import Path
-        import torch, torch_xla, torch_xla.runtime as xr
-        from pytest_graphbreak.layers.xla.observer import XlaObserver
-        from pytest_graphbreak.model.places import Places
-        observer = XlaObserver()
-        observer.isolate("early")
-        observer.open(Places(Path.cwd())).close()
+    source = with_windows("""
+        import torch_xla.runtime as xr
+        open_window("early").close()
         xr.initialize_cache(CACHE)
         for key in "ab":
-            observer.isolate(key)
-            window = observer.open(Places(Path.cwd()))
-            (torch.ones(3).to("xla") + 1).cpu()
+            window = open_window(key)
+            graph(3)
             print(window.close().graphs["xla"])
-    """
-    source = source.replace("CACHE", repr(str(tmp_path)))
+    """).replace("CACHE", repr(str(tmp_path)))
     assert python(source) == "1\n1\n"
     assert python(source) == "1\n1\n"

@@ -61,6 +61,33 @@ def _load(text: str) -> dict[str, Any]:
     return loaded
 
 
+PRELUDE = textwrap.dedent("""
+    import os
+    from pathlib import Path
+    import torch, torch_xla
+    from pytest_graphbreak.layers.xla.observer import XlaObserver, _recorder
+    from pytest_graphbreak.model.places import Places
+
+    def open_window(key=None):
+        observer = XlaObserver()
+        if key is not None:
+            observer.isolate(key)
+        return observer.open(Places(Path.cwd()))
+
+    def graph(size):
+        (torch.ones(size).to("xla") + 1).cpu()
+
+    def causes(window):
+        return [graph.cause for graph in window.close().graph_list]
+""")
+"""What most programs begin with."""
+
+
+def with_windows(source: str) -> str:
+    """A program that can open windows, and make graphs in them."""
+    return PRELUDE + textwrap.dedent(source)
+
+
 def python(source: str, **env: str) -> str:
     """The output of a new Python that runs ``source``; ``env`` is added to the environment.
 
