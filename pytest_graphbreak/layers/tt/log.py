@@ -1,5 +1,8 @@
 """Follows the TT compiler through a log, line by line: headers, END markers, errors.
 
+``TTLines`` takes the lines of the plugin's own file (``logfile``), or of any log (``logs.tt``,
+which reads the modules, too), and puts what they say into ``Programs``.
+
 Only graphs with headers are counted here. What markers without headers mean is worked out in
 ``logs.markers``, for the logs of old builds: the plugin's own file has headers.
 """

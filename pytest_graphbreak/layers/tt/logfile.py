@@ -244,13 +244,9 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     nest, and the first one decides. What is left on at the end of the process is put back there.
     """
     _switch.switch_on(log)
-    calls = [_switch.switch_off]
-
-    def turn_off() -> None:
-        while calls:  # the second time there is none
-            calls.pop()()
-
-    return turn_off
+    on = contextlib.ExitStack()
+    on.callback(_switch.switch_off)
+    return on.close
 
 
 def is_ours(file: str | None) -> bool:

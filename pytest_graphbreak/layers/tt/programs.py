@@ -1,5 +1,7 @@
 """Puts the stages that the TT compiler printed together into graphs.
 
+``log`` finds them: the forms of header lines are here, since they name the stages.
+
 A thread compiles one graph at a time, so a header belongs to the last graph of its thread. If
 several processes print with the same thread id and no rank, stages of two graphs overlap; then a
 stage goes to the last graph that still lacks it, and ``overlapped`` says that the failed graph is a

@@ -26,6 +26,12 @@ from pytest_graphbreak.layers.xla.unbridged import Unbridged
 from pytest_graphbreak.model.stacks import Line
 
 
+class _OfThread(threading.local):
+    """The FX graph that a thread is lowering: each thread begins with None, and sets its own."""
+
+    graph: FxGraph | None = None
+
+
 class Bridge:
     """The hooks, and what they know of the graphs that are alive.
 
@@ -35,7 +41,7 @@ class Bridge:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._local = threading.local()
+        self._of_thread = _OfThread()
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         """Dynamo's graphs, by the ``ShapeEnv`` that each compilation has."""
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
@@ -50,13 +56,8 @@ class Bridge:
     def forget(self) -> None:
         """Forget graphs once no window is open: later windows do not compare with them."""
         self._signatures.clear()
-        self._local = threading.local()  # an exception may have ended something half-way
+        self._of_thread = _OfThread()  # an exception may have ended something half-way
         self.unbridged.forget()
-
-    @property
-    def _graph(self) -> FxGraph | None:
-        """The FX graph that this thread is lowering."""
-        return getattr(self._local, "graph", None)
 
     # OutputGraph.compile_and_call_fx_graph(self, tx, rv, root): Dynamo calls its backend.
 
@@ -86,15 +87,16 @@ class Bridge:
     def before_extract(self, args: tuple[Any, ...]) -> FxGraph | None:
         """Return what this thread was lowering before, to be put back after."""
         self._recorder.note_if_compiled()
-        outer = self._graph
+        outer = self._of_thread.graph
         gm, inputs = args[:2]
-        self._local.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
+        self._of_thread.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
         return outer
 
     def after_extract(self, outer: FxGraph | None, result: Any) -> None:
-        if self._graph is not None:
-            self._recorder.note_if_compiled(LoweringContext("inputs", self._graph))
-        self._local.graph = outer
+        graph = self._of_thread.graph
+        if graph is not None:
+            self._recorder.note_if_compiled(LoweringContext("inputs", graph))
+        self._of_thread.graph = outer
         self._recorder.settle_counters()  # what was tried on the CPU explains no later graph
 
     def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
@@ -127,7 +129,7 @@ class Bridge:
 
     def _is_bridged(self, gm: Any) -> bool:
         """Return whether a graph is run by the bridge, which lowers it."""
-        return self._graph is not None or gm in self._pieces
+        return self._of_thread.graph is not None or gm in self._pieces
 
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for: then
@@ -135,7 +137,7 @@ class Bridge:
 
     def before_lower(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
         gm, cache = args[:2]
-        graph = self._graph
+        graph = self._of_thread.graph
         self._recorder.note_if_compiled(LoweringContext("inputs", graph) if graph else None)
         piece = self._pieces.get(gm)
         change = ""
@@ -165,7 +167,7 @@ class Bridge:
 
     def before_node(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
         collector, node = args[:2]
-        graph = self._graph
+        graph = self._of_thread.graph
         if graph is not None and not graph.inputs_settled:
             graph.inputs_settled = True
             self._recorder.note_if_compiled(LoweringContext("inputs", graph))
@@ -173,7 +175,8 @@ class Bridge:
         return collector, node, len(collector._unsupported_nodes)
 
     def after_node(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
-        if token is None or self._graph is None:
+        graph = self._of_thread.graph
+        if token is None or graph is None:
             return
         collector, node, before = token
         # A node that raises is not among them, but what it needed may have been compiled.
@@ -181,10 +184,10 @@ class Bridge:
         if not refused or node.op == "placeholder":
             return
         # The bridge has cleared the counters before the node: their values are this node's.
-        cut = xla_fx.describe_cut(collector, node, native.fallbacks(), self._graph)
+        cut = xla_fx.describe_cut(collector, node, native.fallbacks(), graph)
         if cut is not None:
-            self._graph.cuts.append(cut)
-        self._recorder.note_if_compiled(LoweringContext("cut", self._graph, cut=cut))
+            graph.cuts.append(cut)
+        self._recorder.note_if_compiled(LoweringContext("cut", graph, cut=cut))
 
     # InputCollector.run_node(self, node): the bridge runs the partitioned graph, and with it
     # the nodes that it left out once more.
@@ -193,12 +196,13 @@ class Bridge:
         return args[1]
 
     def after_bridge_node(self, node: Any, result: Any) -> None:
-        if self._graph is None or node is None:
+        graph = self._of_thread.graph
+        if graph is None or node is None:
             return
-        position = self._graph.positions.get(node.name)
-        for cut in self._graph.cuts:
+        position = graph.positions.get(node.name)
+        for cut in graph.cuts:
             if cut.position == position:
-                self._recorder.note_if_compiled(LoweringContext("cut", self._graph, cut=cut))
+                self._recorder.note_if_compiled(LoweringContext("cut", graph, cut=cut))
 
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or other code calls it.
 

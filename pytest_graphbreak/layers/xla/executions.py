@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
@@ -236,15 +236,14 @@ class DeviceRuns:
 
     # What runs and reads are in a record.
 
-    def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
-        """Yield the lines that ran graphs."""
-        requests = {key: count for key, count in ran.requests.items() if key.cause != READ}
-        return self._lines(requests, ran.executions, places)
-
-    def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
-        """Yield the lines that read values."""
-        requests = {key: count for key, count in ran.requests.items() if key.cause == READ}
-        return self._lines(requests, ran.reads, places)
+    def lines(self, ran: Totals, places: Places) -> tuple[Sequence[LineRuns], Sequence[LineRuns]]:
+        """Return the lines that ran graphs, and those that read values."""
+        runs = {key: count for key, count in ran.requests.items() if key.cause != READ}
+        reads = {key: count for key, count in ran.requests.items() if key.cause == READ}
+        return (
+            [*self._lines(runs, ran.executions, places)],
+            [*self._lines(reads, ran.reads, places)],
+        )
 
     def _lines(
         self, requests: Mapping[Request, int], total: int, places: Places

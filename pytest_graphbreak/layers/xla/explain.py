@@ -1,6 +1,8 @@
 """Explains each compilation: why it exists, where, and in words that a user would use.
 
-It uses what was going on, if that was watched; else, and for a log, the report of torch_xla alone.
+``explain`` makes the graphs of a window (``observer``) from its events, ``graph`` that of a log
+(``logs.origin``) from one. Both use what was going on, if that was watched (the ``context`` of an
+event); else, and for a log, the report of torch_xla alone.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.xla import lazy
+from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
@@ -142,7 +145,7 @@ def _belongs_to_context(event: Event) -> bool:
         return any(
             (frame.file, frame.name) == event.context.within for frame in event.report.frames
         )
-    return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
+    return any(frame.file.endswith(native.BRIDGE_FILE) for frame in event.report.frames)
 
 
 def _explain_in_context(
@@ -324,7 +327,3 @@ def _in_graph(graph: FxGraph, event: Event, places: Places) -> Frame | None:
     frames = event.report.frames if event.report is not None else ()
     frame = next(_users(frames, places), None)
     return graph.where if frame is None or frame.code.startswith(_DEFINES) else None
-
-
-def _is_file(frame: Line, name: str) -> bool:
-    return frame.file.endswith(f"/{name}")

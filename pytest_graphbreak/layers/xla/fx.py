@@ -3,7 +3,8 @@
 The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
 to find those that XLA cannot take. It puts the rest into partitions
 (``fused_0``, ``fused_1``, ...), and lowers each partition to one xla graph.
-Everything here is read from live objects while the bridge works, and kept as text.
+``bridge`` and ``unbridged`` read everything here from live objects while that goes on, and keep it
+as text; ``explain`` makes reasons and places of it.
 """
 
 from __future__ import annotations

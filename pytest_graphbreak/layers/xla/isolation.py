@@ -96,7 +96,8 @@ class Isolation:
 
     def _push(self) -> None:
         """Use a cache key of this test from now on: a variable in the environment of C."""
-        if can_isolate_caches():
+        # Auto-sharding takes the variable for a mesh.
+        if os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on"):
             self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, *, flushes: bool = True) -> bool:
@@ -192,11 +193,6 @@ its look-ups miss (torch_xla/csrc/xla_graph_executor.cpp, GetGraphHash and
 SyncTensorsGraphInternal). A value that is no number is no mesh, so that even auto-sharding switched
 on later ignores it.
 """
-
-
-def can_isolate_caches() -> bool:
-    """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
-    return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
 
 
 class CacheKeys:

@@ -1,5 +1,8 @@
 """Explains the graphs of lazy tensors, which no FX graph is behind: by a sync, or a value read.
 
+``explain`` asks for the cause and the reason of each by its report, and at the end of a window for
+those that one line compiled again (``find_repeats``).
+
 Such a graph has no guard: it is compiled again where a shape, a type or a constant differs. The
 numbers of its inputs and outputs are all that is compared, with the nearest earlier graph of the
 line: torch_xla (2.9) reports no shapes. The text of a graph could only be had before each sync, at

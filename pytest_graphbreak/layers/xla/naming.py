@@ -1,4 +1,8 @@
-"""Names of the parts of an FX graph in the user's code: inputs, modules, ops."""
+"""Names of the parts of an FX graph in the user's code: inputs, modules, ops.
+
+``fx`` asks for them while a graph is lowered, by its nodes (``torch.fx.Node``): what Dynamo and
+AOTAutograd wrote into their ``meta`` says where they come from.
+"""
 
 from __future__ import annotations
 

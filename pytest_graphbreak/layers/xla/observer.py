@@ -22,12 +22,12 @@ from pytest_graphbreak.layers.locks import READER_WAIT
 from pytest_graphbreak.layers.private_names import MissingName
 from pytest_graphbreak.layers.protocol import Observer, WindowBase
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.executions import Moment, Totals
+from pytest_graphbreak.layers.xla.executions import Moment
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.isolation import AT_WORK, Isolation, settle
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
-from pytest_graphbreak.model.items import Graph, LineRuns, Recompile
+from pytest_graphbreak.model.items import Graph, Recompile
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -198,7 +198,8 @@ class XlaWindow(WindowBase):
         explained, repeats = seen or ([], set())
         again = [n for n, event in enumerate(events) if n in repeats or is_recompile(event)]
         ran = _recorder.executions.totals((begin.ran, end.ran) for begin, end in spans)
-        ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
+        lines = _recorder.guard(_recorder.executions.lines, ran, self._places)
+        ran_by, read_by = lines or ((), ())
         isolation = self._isolation
         errors, notes = isolation.doubts(graphs, explained) if isolation else ([], [])
         record = record_of(
@@ -216,8 +217,8 @@ class XlaWindow(WindowBase):
             record,
             executions={LAYER: ran.executions},
             reads={LAYER: ran.reads},
-            execution_list=ran_by,
-            read_list=read_by,
+            execution_list=tuple(ran_by),
+            read_list=tuple(read_by),
         )
 
     def _uncounted(self, errors: Sequence[str], loaded: int) -> Iterator[str]:
@@ -230,11 +231,6 @@ class XlaWindow(WindowBase):
             yield CLEARED
         if loaded:
             yield LOADED.format(plural(loaded, "graph"))
-
-    def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
-        """Return the lines that ran graphs, and those that read values."""
-        of = _recorder.executions
-        return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
 
 def _recompile(graph: Graph) -> Recompile:

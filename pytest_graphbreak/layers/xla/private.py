@@ -22,6 +22,8 @@ from pytest_graphbreak.layers.private_names import MissingName
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 """The module that lowers FX graphs; ``sensors`` names the functions of it."""
+BRIDGE_FILE: Final = "/dynamo_bridge.py"
+"""How its path ends in a stack."""
 LOWERED: Final = "optimized_mod"
 """The function that the bridge puts into an FX graph for each part that it lowered."""
 
@@ -121,7 +123,7 @@ def compile_counters() -> int:
     ``UncachedCompile`` counts look-ups that missed. A sharded tensor that is put together is
     compiled without one, and counted as ``ReplicateShardedData``.
     """
-    return counter("UncachedCompile") + counter("ReplicateShardedData")
+    return counter("UncachedCompile") + reshard_count()
 
 
 def is_client_open() -> bool:

@@ -1,5 +1,8 @@
 """Reads what torch_xla writes to ``PT_XLA_DEBUG_FILE``: one report for each compilation.
 
+The text comes from the file while a window is open (``debug_file``), or from a log
+(``logs.torch_lines``).
+
 Two blocks belong to a compilation: ``Compilation Analysis`` before it, with the
 cause and the Python frames, and ``Computation hash`` with ``Post Compilation
 Analysis`` after it. In a thread without Python frames (autograd's) only the

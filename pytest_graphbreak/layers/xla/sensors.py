@@ -1,6 +1,9 @@
 """The sensors that are put into torch and torch_xla while a window is open.
 
-Sensors are global to the process: they go in with the first open window and come out with the last.
+``SENSORS`` are the functions that are watched, ``_hooks`` what is called around each (methods of
+``bridge``, ``unbridged`` and ``executions``). Windows and the isolation of tests call ``acquire``
+and ``release``. Sensors are global to the process: they go in with the first open window and come
+out with the last.
 A name that is missing becomes an error of the observation, never a graph that nobody sees.
 """
 

@@ -40,8 +40,6 @@ _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.p
 """The files between the caller of a graph module and the module."""
 _WRITTEN = "<eval_with_key>"
 """How the file of that code is named (torch/fx/graph_module.py)."""
-_BRIDGE = "/dynamo_bridge.py"
-"""The file of torch_xla's bridge."""
 _NOT_MET: Final = object()
 """What stands for a graph module that was not called before."""
 
@@ -145,7 +143,7 @@ class Unbridged:
         if run is None or lowered is None:
             return None
         frames = _frames_within(report.frames, run.within)
-        if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
+        if frames is None or any(frame.file.endswith(native.BRIDGE_FILE) for frame in frames):
             return None
         piece, graph = lowered.piece, lowered.piece.fx
         if any(map(_runs_node, frames)):
