@@ -110,8 +110,8 @@ def python_process(source: str, **env: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def open_window(key: str | None = None, reasons: bool = True) -> XlaWindow:
-    observer = XlaObserver(reasons)
+def open_window(key: str | None = None) -> XlaWindow:
+    observer = XlaObserver()
     if key is not None:
         observer.isolate(key)
     return observer.open(PLACES)
