@@ -385,7 +385,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "advice/reasons.py:part": signs,
     "advice/explanation.py:part": signs,
     "advice/__init__.py:f'\\\\b{re.escape(owner)}\\\\.apply\\\\('": lambda: [r"\bScale\.apply\("],
-    "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
+    "cli/report.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(default)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],

@@ -101,10 +101,10 @@ def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
     if len(found) > MOST_FILES:
         raise OSError(f"more than {MOST_FILES:,} reports are below it: name a part of them")
     for file in found:
-        below = os.path.relpath(file, path)
+        relative_path = os.path.relpath(file, path)
         if os.path.islink(file):  # an unpacked archive may contain one, which leads anywhere
-            raise OSError(f"{below} is a symbolic link: name its target")
-        yield from report_files(file, str(Path(name) / below))
+            raise OSError(f"{relative_path} is a symbolic link: name its target")
+        yield from report_files(file, str(Path(name) / relative_path))
 
 
 def _raise(error: OSError) -> None:

@@ -1,7 +1,7 @@
-"""The ``graphbreak`` command: finds the subcommand and runs it.
+"""The ``graphbreak`` command: finds the subcommand, runs it, and ends with its exit code.
 
 Each subcommand is a module of ``cli`` with ``add_arguments`` and ``run``; it is imported only if it
-is used.
+is used. Errors, signals and output that nobody reads end a command here, in one way for all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import contextlib
 import difflib
 import importlib
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Final, NoReturn
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Final, NoReturn, TextIO
 
 GROUPS: Final = {
     "judge": {
@@ -61,23 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 0  # the reader of our output went away (`| head`), which is fine
     except KeyboardInterrupt as stop:
-        from pytest_graphbreak.cli.program import exit_code
-
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)
         code = exit_code(stop)
-    _turn_away()
+    _flush()
     return code
-
-
-def _turn_away() -> None:
-    """Discard output that nobody reads any more, since Python would otherwise exit with 120."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError, AttributeError):  # closed, or missing
-            try:
-                stream.flush()
-            except OSError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _guard(parsed: argparse.Namespace) -> int:
@@ -113,6 +103,70 @@ def _words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "the input needs more memory than there is"
     return (" ".join(failure_words(error).split()) or type(error).__name__)[:LONGEST]
+
+
+# The end of a command: signals, and output that nobody reads any more.
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised for a signal that ends the process, so what clears up at Ctrl-C does it here, too."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Return the exit code of a process that was interrupted, as shells do: 130 for SIGINT."""
+    return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
+
+
+@contextlib.contextmanager
+def cleared_up() -> Iterator[None]:
+    """Raise ``Terminated`` for signals in the block; signals that are ignored stay ignored.
+
+    After a signal, output may fail because the terminal was closed; that is not an error.
+    """
+    before = {}
+    came: list[int] = []  # the signal, once there was one
+
+    def end(number: int, _: FrameType | None) -> None:
+        if not came:  # the clearing up is not interrupted
+            came.append(number)
+            raise Terminated(number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            with contextlib.suppress(ValueError):  # not the main thread
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    except OSError:
+        if not came:
+            raise
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                _discard(stream)
+        raise Terminated(came[0]) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _flush() -> None:
+    """Flush both streams; what cannot be written is discarded, or Python would exit with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, AttributeError):  # closed, or missing
+            try:
+                stream.flush()
+            except OSError:
+                _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Send all further output of a stream nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

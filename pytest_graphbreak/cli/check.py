@@ -16,7 +16,14 @@ from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.artifacts.rejudge import Judge
 from pytest_graphbreak.artifacts.union import FAILED, Union, union
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
-from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
+from pytest_graphbreak.cli.report import (
+    REPORTS,
+    accept_line,
+    add_directory,
+    add_outputs,
+    run_of,
+    write_pages,
+)
 from pytest_graphbreak.config.checkout import find_checkout, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
@@ -68,14 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_directory(parser)
     add_outputs(parser)
-
-
-def add_directory(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--graph-budget-dir",
-        metavar="DIR",
-        help="directory of the baselines (default: graph_budget_dir of the ini file, or baselines)",
-    )
 
 
 @without_collector()

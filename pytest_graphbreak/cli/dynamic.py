@@ -10,14 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pytest_graphbreak.advice import name as advice_name
-from pytest_graphbreak.cli.messages import Progress, add_output, say
-from pytest_graphbreak.cli.program import (
-    add_program,
-    does_not_run,
-    named_target,
-    on_bench,
-    put_json,
-)
+from pytest_graphbreak.cli.messages import Progress, add_output, say, write_result
+from pytest_graphbreak.cli.program import add_program, does_not_run, named_target, on_bench
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
@@ -51,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         "ways": [way.to_dict() for way in results],
         "advice": list(advice(results, dims)),
     }
-    put_json(args, data)
+    write_result(args, data)
     return DONE
 
 

@@ -23,9 +23,8 @@ from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.reasons import Family
 from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped_registry
 from pytest_graphbreak.artifacts.incoming import load_all
-from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
-from pytest_graphbreak.cli.report import sources_root
+from pytest_graphbreak.cli.report import filter_of_tests, sources_root
 from pytest_graphbreak.config.typed import Typed, this_command
 from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
@@ -98,7 +97,7 @@ def _is_report(word: str) -> bool:
 def _print_findings(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
     tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
-    is_wanted = pattern(args.tests, {test.nodeid for test in tests})
+    is_wanted = filter_of_tests(args.tests, {test.nodeid for test in tests})
     shown = findings([test for test in tests if is_wanted(test.nodeid)])
     if not shown:
         complain("graphbreak explain: nothing in these reports is red, and nothing broke")

@@ -6,14 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.cli.messages import Progress, add_output, say
-from pytest_graphbreak.cli.program import (
-    add_program,
-    does_not_run,
-    named_target,
-    on_bench,
-    put_json,
-)
+from pytest_graphbreak.cli.messages import Progress, add_output, say, write_result
+from pytest_graphbreak.cli.program import add_program, does_not_run, named_target, on_bench
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.items import Break
@@ -53,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     for export in exports:
         for line in _lines(export):
             say(line)
-    put_json(args, {"target": target.name, "exports": exports})
+    write_result(args, {"target": target.name, "exports": exports})
     return FAILS if any(all(export[mode] for mode in MODES) for export in exports) else EXPORTS
 
 

@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from pytest_graphbreak.cli.program import add_program, does_not_run, named_targe
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
-from pytest_graphbreak.model.items import Graph
+from pytest_graphbreak.model.items import Break, Graph
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.comparison import Original
@@ -52,13 +52,12 @@ def run(args: argparse.Namespace) -> int:
     with on_bench(args.timeout) as bench:
         with Progress() as progress:
             progress.step(0, 1, f"{target.name} as it is")
-            search = Search(target, bench, progress.step)
-            first = search.outcome.first  # the original has run by now (``Search``)
+            search = Search(target, bench, progress.step)  # runs the original
+            first = search.original.first
             if first.error is not None:
                 raise does_not_run(target, first.error, first.stack, first.out)
             search.run()
-            written = _Written(target, search)
-            written.write(bench, progress)
+            written = _write(search, target, bench, progress)
         return _result(target, search, written)
 
 
@@ -79,61 +78,66 @@ def _check_free(path: Path) -> None:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from None
 
 
-class _Written(Struct):
-    """The patched files: each beside the file that it is a copy of. ``write`` is called once."""
+class _Written(Struct, frozen=True):
+    """The patched files by the files of the user, each beside it; none if not ``PROVED``.
 
-    target: Target
-    search: Search
+    ``proof`` is None if the search left nothing to write.
+    """
+
+    paths: dict[Path, Path]
+    proof: Proof | None
+
+
+def _write(search: Search, target: Target, bench: Bench, progress: Progress) -> _Written:
+    """Write the files and prove them as they are.
+
+    What does not hold, or was not proved since the command was interrupted, is removed.
+    """
+    header = f"{files.HEADER}fix {target.name}`: the same file, with patches."
+    texts = search.files.apply(search.outcome.patches) or {}
+    contents = search.files.encode({name: headed(text, header) for name, text in texts.items()})
     paths: dict[Path, Path] = {}
-    """By the files of the user."""
-    proof: Proof | None = None
+    proof = None
+    try:
+        for path, data in contents.items():
+            fixed = Target(path, target.test).beside("_fixed").path
+            _check_free(fixed)
+            files.put(fixed, data)
+            paths[path] = fixed
+        if paths:
+            progress.step(1, 1, "the patched files as written")
+            proof = _prove(search, target, paths, bench)
+    finally:
+        if proof is None or proof.verdict != PROVED:
+            for fixed in paths.values():
+                fixed.unlink(missing_ok=True)
+            paths.clear()
+    return _Written(paths, proof)
 
-    def write(self, bench: Bench, progress: Progress) -> None:
-        """Write the files and prove them, as they are and in a new Python, with inductor.
 
-        What does not hold, or was not proved since the command was interrupted, is removed.
-        """
-        sources = self.search.files
-        header = f"{files.HEADER}fix {self.target.name}`: the same file, with patches."
-        texts = sources.apply(self.search.outcome.patches) or {}
-        contents = sources.encode({name: headed(text, header) for name, text in texts.items()})
-        try:
-            for path, data in contents.items():
-                fixed = Target(path, self.target.test).beside("_fixed").path
-                _check_free(fixed)
-                files.put(fixed, data)
-                self.paths[path] = fixed
-            if self.paths:
-                progress.step(1, 1, "the patched files as written")
-                self.proof = self._prove(bench)
-        finally:
-            if self.proof is None or self.proof.verdict != PROVED:
-                for fixed in self.paths.values():
-                    fixed.unlink(missing_ok=True)
-                self.paths.clear()
+def _prove(search: Search, target: Target, paths: Mapping[Path, Path], bench: Bench) -> Proof:
+    """Compare the files as written with the original, in a new Python and with inductor.
 
-    def _prove(self, bench: Bench) -> Proof:
-        """Run the files as written: the named one itself, a module where the program imports it.
-
-        The search has run without the code that inductor generates. Where there is such code, the
-        original runs again with it, on drawn inputs of the same sizes only, since it takes most of
-        the time: other sizes were compared in the search.
-        """
-        original = self.search.original
-        if original.first.inductor:
-            original = Original(bench, self.target, values_only=True)
-        is_own = self.target.path in self.paths
-        modules = {path: fixed for path, fixed in self.paths.items() if path != self.target.path}
-        return prove.proof_of(
-            original,
-            self.target.beside("_fixed") if is_own else self.target,
-            new_python=True,
-            replaced={str(path.resolve()): str(fixed) for path, fixed in modules.items()},
-        )
+    A copy of the named file is run in its place; a copy of a module is what the program gets when
+    it imports the module (``replaced``).
+    """
+    original = search.original
+    if original.first.inductor:
+        # The search has run without the code that inductor generates, so the original runs again
+        # with it. That takes most of the time, so only drawn inputs of the same sizes are compared:
+        # other sizes were compared in the search.
+        original = Original(bench, target, values_only=True)
+    modules = {path: fixed for path, fixed in paths.items() if path != target.path}
+    return prove.proof_of(
+        original,
+        target.beside("_fixed") if target.path in paths else target,
+        new_python=True,
+        replaced={str(path.resolve()): str(fixed) for path, fixed in modules.items()},
+    )
 
 
 def _result(target: Target, search: Search, written: _Written) -> int:
-    """Report what was tried, and what was written; return the exit code."""
+    """Print what was tried, and what was written; return the exit code."""
     outcome, proof = search.outcome, written.proof
     if not outcome.first.record.active:
         say("Nothing was compiled, so there is nothing to fix.")
@@ -158,24 +162,26 @@ def _result(target: Target, search: Search, written: _Written) -> int:
 
 
 def _what_is_left(target: Target, search: Search, written: _Written) -> Iterator[TextLine]:
-    """Yield the command that judges a patch of what is left.
+    """Yield the command that judges a patch of the file of the first break that is left.
 
     ``graphbreak prove model.py model_fixed.py``, or for a module that the program imports
-    ``graphbreak prove net.py net_fixed.py --run model.py``. Recompiles (``item`` is None) are of no
-    file: the named one is to be edited.
+    ``graphbreak prove net.py net_fixed.py --run model.py``. If only recompiles are left, which are
+    of no file, the named one is to be edited.
     """
     if not written.paths:
         yield TextLine("No remedy worked: nothing is written.")
-    items = (problem.item for problem in search.outcome.problems if not problem.fixed)
-    places = [search.files.path(item.where.file) for item in items if item is not None]
-    path = next(iter(places), target.path)
+    left = (problem.item for problem in search.outcome.problems if not problem.fixed)
+    places = (search.files.path(broken.where.file) for broken in left if broken is not None)
+    path = next(places, target.path)
     patched = written.paths.get(path) or Target(path).beside("_patched").path
-    names = [display_path(x, Path.cwd()) for x in (path, patched)]
-    of_test = [f"{names[0]}::{target.test}", names[1]] if target.test else names
-    run = [] if path == target.path else ["--run", target.name]
-    words = "edit it" if path in written.paths else f"copy {names[0]} to {names[1]}, edit that"
+    before, after = (display_path(x, Path.cwd()) for x in (path, patched))
+    words = "edit it" if path in written.paths else f"copy {before} to {after}, edit that"
     yield TextLine(f"What is left is yours: {words}; this judges it:")
-    command = this_command().graphbreak("prove", *(names if run else of_test), *run)
+    if path != target.path:
+        programs = [before, after, "--run", target.name]
+    else:
+        programs = [f"{before}::{target.test}" if target.test else before, after]
+    command = this_command().graphbreak("prove", *programs)
     yield TextLine("", indent=2, command=command)
 
 
@@ -229,7 +235,9 @@ def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextL
     """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
     if problem.item is None:  # the recompiles of the run (``Problem``)
         yield TextLine("recompiles", indent=4)
-    findings = _findings(problem, record)
+        findings = findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
+    else:
+        findings = _findings_of_break(problem.item)
     for finding in findings:
         fix = () if problem.fixed or problem.tried else finding.fix
         yield from lines(replace(finding, stack=(), circumstances="", fix=fix))
@@ -246,21 +254,17 @@ def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextL
         yield from indent_lines(advice(finding), DEPTH)
 
 
-def _findings(problem: Problem, record: Record) -> list[Finding]:
-    """Return a break, or the graphs of a device that it stands for, or the recompiles left.
+def _findings_of_break(broken: Break) -> list[Finding]:
+    """Return a break of Dynamo, or the graphs of torch_xla that it stands for.
 
-    The xla graphs of cause ``split`` at one line are one break with their ``count`` in a search
-    (``gain.fixable``); a finding of a device is one of graphs.
+    A search takes the xla graphs of cause ``split`` at one line for one break, whose ``count`` is
+    their number (``gain.fixable``).
     """
-    item = problem.item
-    if item is None:
-        return findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
-    if item.layer != "xla":
-        return findings_of_record(Record((item.layer,), breaks=(item,)))
-    graph = Graph("xla", cause="split", where=item.where, reason=item.reason)
-    return findings_of_record(
-        Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count)
-    )
+    if broken.layer != "xla":
+        return findings_of_record(Record((broken.layer,), breaks=(broken,)))
+    graph = Graph("xla", cause="split", where=broken.where, reason=broken.reason)
+    count = broken.count
+    return findings_of_record(Record(("xla",), {"xla": count}, graph_list=(graph,) * count))
 
 
 def _state(word: str, text: str) -> TextLine:

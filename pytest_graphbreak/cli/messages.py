@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
-from pytest_graphbreak.model import json
+from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.text import files, terminal
 from pytest_graphbreak.text.errors import UserError, reason
@@ -84,7 +85,19 @@ def write(path: str, text: str, to: TextIO | None = None) -> bool:
 
 def write_report(path: str, document: Plain, to: TextIO | None = None) -> bool:
     """Write a JSON report, like ``write``."""
-    return _write(path, files.REPORT, lambda: json.write(Path(path), document), to)
+    return _write(path, files.REPORT, lambda: json_report.write(Path(path), document), to)
+
+
+def write_result(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
+    """Write the result of a command as JSON if ``--json`` names a file. Raises ``OSError``.
+
+    It is the last step of the command, which ends with this error, where ``write`` goes on.
+    """
+    if args.json:
+        path = Path(args.json)
+        files.refuse_foreign(path, files.RESULT)
+        result = {files.RESULT_KEY: f"graphbreak {args.command}", **data}
+        files.put(path, f"{json.dumps(result, indent=2)}\n".encode())
 
 
 def _write(

@@ -1,30 +1,25 @@
-"""Shared parts of commands that run a program: its arguments, its bench, its failure, its end.
+"""Shared parts of the commands that run a program: ``fix``, ``prove``, ``repro`` and others.
 
-A bench (``repair.trial.Bench``) runs the program, as often as a command needs, each time in a
-process of its own. ``put_json`` writes what a command came to. The second half is how a command
-ends: SIGTERM and SIGHUP end it as Ctrl-C does, after clearing up.
+Each adds the arguments that name the program (``add_program``), makes a ``Target`` of them
+(``named_target``), and runs it in the block of ``on_bench``. A bench (``repair.trial.Bench``) is
+where a program runs as often as a command needs, each time in a process of its own; its temporary
+files go with it. A program that fails unpatched ends the command (``does_not_run``).
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
-import json
-import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
+from pytest_graphbreak.cli import cleared_up
 from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import LOG_OF_TORCH, Bench, bench
-from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
 
 _TIMEOUT: Final = 900
@@ -87,18 +82,9 @@ def named_target(args: argparse.Namespace) -> Target:
 
 @contextmanager
 def on_bench(timeout: float) -> Iterator[Bench]:
-    """Yield a bench, which is removed however the command ends."""
+    """Yield a bench, which is removed however the command ends, by a signal as well."""
     with cleared_up(), bench(timeout) as trials:
         yield trials
-
-
-def put_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
-    """Write the result of a command if a file for it was named."""
-    if args.json:
-        path = Path(args.json)
-        files.refuse_foreign(path, files.RESULT)
-        result = {files.RESULT_KEY: f"graphbreak {args.command}", **data}
-        files.put(path, f"{json.dumps(result, indent=2)}\n".encode())
 
 
 _MOST_FRAMES: Final = 4
@@ -129,55 +115,3 @@ def does_not_run(
 
 def _frame_lines(frame: Frame) -> list[str]:
     return [f"{frame.file}:{frame.line} in {frame.function}", f"    {frame.code}"]
-
-
-# Signals and exit codes.
-
-
-class Terminated(KeyboardInterrupt):
-    """Raised for a signal that ends the process.
-
-    So whatever clears up at Ctrl-C does it for these signals, too.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-
-def exit_code(stop: KeyboardInterrupt) -> int:
-    """Return the exit code of a process that was interrupted, as shells do: 130 for SIGINT."""
-    return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
-
-
-@contextlib.contextmanager
-def cleared_up() -> Iterator[None]:
-    """Raise ``Terminated`` for signals in the block; signals that are ignored stay ignored.
-
-    After a signal, output may fail because the terminal was closed; that is not an error.
-    """
-    before = {}
-    came: list[int] = []  # the signal, once there was one
-
-    def end(number: int, _: FrameType | None) -> None:
-        if not came:  # the clearing up is not interrupted
-            came.append(number)
-            raise Terminated(number)
-
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            with contextlib.suppress(ValueError):  # not the main thread
-                before[number] = signal.signal(number, end)
-    try:
-        yield
-    except OSError:
-        if not came:
-            raise
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise Terminated(came[0]) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

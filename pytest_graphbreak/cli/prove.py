@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import Progress, add_output, say_all
-from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json
+from pytest_graphbreak.cli.messages import Progress, add_output, say_all, write_result
+from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench
 from pytest_graphbreak.repair.prove import PROVED, Proof, ProofError, prove
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.text.errors import UserError
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         hint = "a module that a program imports is proved with --run PROGRAM"
         raise UserError(str(error), () if args.run else [hint]) from None
     say_all(_lines(proof))
-    put_json(args, {"original": args.original, "patched": args.patched, **proof.to_dict()})
+    write_result(args, {"original": args.original, "patched": args.patched, **proof.to_dict()})
     return 0 if proof.verdict == PROVED else 1
 
 

@@ -1,10 +1,16 @@
-"""``graphbreak report``: turns JSON reports into pages for people."""
+"""``graphbreak report``: turns JSON reports into pages for people.
+
+The other commands on reports take from here what they do alike: how reports, baselines, tests and
+the CI run are named, the pages to write, and the command that accepts what was counted.
+"""
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +48,36 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_directory(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--graph-budget-dir",
+        metavar="DIR",
+        help="directory of the baselines (default: graph_budget_dir of the ini file, or baselines)",
+    )
+
+
+def filter_of_tests(text: str | None, nodeids: Collection[str]) -> Callable[[str], bool]:
+    """Return the filter of ``--tests``, which takes a node id.
+
+    The whole id of a test in the reports (``nodeids``) selects only this test, so that the command
+    which a failure prints does not include others. Square brackets are literal, as node ids often
+    have them.
+    """
+    if text is None:
+        return lambda nodeid: True
+    if text in nodeids:
+        return lambda nodeid: nodeid == text
+    if "*" not in text and "?" not in text:
+        return lambda nodeid: text in nodeid
+    expression = re.compile(fnmatch.translate(text.replace("[", "[[]")))
+    return lambda nodeid: expression.match(nodeid) is not None
+
+
 def run_of(args: argparse.Namespace) -> GitHubRun | None:
     """Return the CI run of ``--of-run``, in this workflow's repository. Raises ``ReportError``."""
-    return (
-        None
-        if args.of_run is None
-        else github_run(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
-    )
+    if args.of_run is None:
+        return None
+    return github_run(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
 
 
 def accept_line(made_by: GitHubRun | None, typed: Typed | None = None) -> str:

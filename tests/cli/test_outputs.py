@@ -12,7 +12,7 @@ import pytest
 
 from pytest_graphbreak.artifacts.union import union
 from pytest_graphbreak.cli import COMMANDS, _parser, compare, main
-from pytest_graphbreak.cli.program import put_json
+from pytest_graphbreak.cli.messages import write_result
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.report import RunEnvironment, SessionReport
 from pytest_graphbreak.report import html, markdown
@@ -76,7 +76,7 @@ WRITTEN: dict[str, tuple[re.Pattern[bytes], Callable[[Path], object]]] = {
     "script": (files.PAGE, lambda path: path.write_text(as_markdown("Graphs", []))),
     "result": (
         files.RESULT,
-        lambda path: put_json(argparse.Namespace(json=str(path), command="export"), {"a": 1}),
+        lambda path: write_result(argparse.Namespace(json=str(path), command="export"), {"a": 1}),
     ),
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.program import Terminated, cleared_up, exit_code
+from pytest_graphbreak.cli import Terminated, cleared_up, exit_code
 from tests.examples import sample
 from tests.layers.children.tools import lives, soon
 
