@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config import device
@@ -115,6 +115,11 @@ def package(
         return CheckResult(name, OK, installed)
     what = f"{installed} is too old" if installed else "not installed"
     return CheckResult(name, PROBLEM, what, f"install {name} {oldest} or later")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the version as numbers: ``(2, 13, 0)`` for ``2.13.0+cpu``."""
+    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
 
 
 def torch_xla(
@@ -220,49 +225,58 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
         yield CheckResult("tt", PROBLEM, f"{TT_DESCRIBED}: there is no {path}", "name a .ttsys")
 
 
+class SmallFunction(Struct):
+    """What the observer of a layer saw of its probe, a small function (``run_probe``).
+
+    ``expected`` and ``saw`` are graphs in words, ``about`` names what compiled, ``reasons`` are
+    those of recompiles, ``errors`` and ``notes`` of the observers.
+    """
+
+    expected: str
+    saw: str
+    about: str
+    reasons: list[str]
+    errors: list[str]
+    notes: list[str]
+
+
 def probe_results(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Check what the observer of one layer sees of a small function."""
     seen, remedy = _probe(layer, patience, environ), DESCRIPTIONS[layer].remedy
-    if "fault" in seen:
-        yield CheckResult(layer, PROBLEM, seen["fault"], remedy)
+    if isinstance(seen, str):
+        yield CheckResult(layer, PROBLEM, seen, remedy)
         return
-    for error in seen["errors"]:
+    for error in seen.errors:
         yield CheckResult(layer, PROBLEM, f"could not see: {error}", remedy)
-    if seen["saw"] != seen["expected"]:
-        what = f"of a small function that makes {seen['expected']} it saw {seen['saw']}"
+    if seen.saw != seen.expected:
+        what = f"of a small function that makes {seen.expected} it saw {seen.saw}"
         yield CheckResult(layer, PROBLEM, what, remedy)
-    elif not all(seen["reasons"]):
-        what = f"{seen['with']}: saw {seen['saw']}, and not why code was compiled again"
+    elif not all(seen.reasons):
+        what = f"{seen.about}: saw {seen.saw}, and not why code was compiled again"
         yield CheckResult(layer, PROBLEM, what, remedy)
-    elif not seen["errors"]:
-        yield CheckResult(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
-    for note in seen["notes"]:
+    elif not seen.errors:
+        yield CheckResult(layer, OK, f"{seen.about}: saw {seen.saw}, as it should")
+    for note in seen.notes:
         yield CheckResult(layer, NOTE, note)
 
 
-def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
-    """Run the probe of a layer, and return its answer, or an error as ``fault``."""
+def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> SmallFunction | str:
+    """Run the probe of a layer in a process of its own; return why it did not end as a text."""
     with runner(patience) as work:
         done = work.call(PROBE, {"layer": layer}, environ=environ)
     if done.code is None:
-        return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
+        return f"the probe did not come to its end in {patience:.0f} s"
     if done.answer is not None:
-        return done.answer
+        return SmallFunction(**done.answer)
     errors = replace(done, out="")  # what a probe prints is no reason
     reason = (errors.last(1) or ["it said nothing"])[0].strip()
-    return {"fault": f"the probe ended with exit code {done.code}: {reason}"}
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return the version as numbers: ``(2, 13, 0)`` for ``2.13.0+cpu``."""
-    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
+    return f"the probe ended with exit code {done.code}: {reason}"
 
 
 def run_probe(asked: Plain) -> Plain:
-    """Return what the observer of the ``layer`` sees of a small function, in a process of its own.
+    """Run the probe of ``layer`` in this process; return a ``SmallFunction`` as plain types.
 
-    The answer (``Runner.call``) has what was ``expected``, what it ``saw``, ``with`` what, the
-    ``reasons`` of recompiles, and the ``errors`` and ``notes`` of the observers.
+    ``Runner.call`` calls it, by its name (``PROBE``).
     """
     layer = DESCRIPTIONS[asked["layer"]]
     assert layer.probe is not None
@@ -271,14 +285,16 @@ def run_probe(asked: Plain) -> Plain:
     with Measurement(Path.cwd()) as seen:
         small()
     record = seen.close()
-    return {
-        "expected": probe.expected,
-        "saw": _totals(layer, record),
-        "with": probe.about(),
-        "reasons": [item.reason for item in record.recompile_list],
-        "errors": list(record.errors),
-        "notes": [record.note] if record.note else [],
-    }
+    return asdict(
+        SmallFunction(
+            expected=probe.expected,
+            saw=_totals(layer, record),
+            about=probe.about(),
+            reasons=[item.reason for item in record.recompile_list],
+            errors=list(record.errors),
+            notes=[record.note] if record.note else [],
+        )
+    )
 
 
 def _totals(layer: Layer, record: Record) -> str:

@@ -1,7 +1,8 @@
 """``graphbreak explain``: explains a reason and what to write instead, without network or torch.
 
-It explains one reason, or the findings of JSON reports; for people, or with ``--json`` for
-programs.
+It explains one reason, by our page on it and torch's own text (``render``), or the findings of JSON
+reports (``findings``); for people, or with ``--json`` for programs. ``fix`` shows the examples of
+the pages, too (``ExamplesOnce``).
 """
 
 from __future__ import annotations

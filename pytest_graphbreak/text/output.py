@@ -1,13 +1,14 @@
-"""Lines of output with their kind: a cause, a place, source, advice, a command.
+"""Lines of output with their kind, which has colours: a cause, a place, source, advice, a command.
 
-The creator of a line gives its kind and its text, unchanged. The printer decides on colour, width,
-indentation and on how text from outside is made harmless.
+The creator of a line gives its kind and its text, unchanged. The printer (``text.terminal``, or
+``plain_text`` for a file) decides on width and whether there is colour, and makes text from outside
+harmless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -33,6 +34,38 @@ Kind = Literal[
     "verdict bad",  # the last line of a command that judges
     "verdict good",
 ]
+
+Markup = tuple[str, ...]
+"""Colours in the words of pytest's writer: ``("red", "bold")``."""
+
+
+class LineStyle(NamedTuple):
+    """The colours of a line: of its head, of its text, and of its command."""
+
+    head: Markup = ()
+    text: Markup = ()
+    command: Markup = ()
+
+
+def _uniform(*markup: str) -> LineStyle:
+    return LineStyle(markup, markup, markup)
+
+
+STYLES: Final[Mapping[Kind, LineStyle]] = {
+    "headline": _uniform("red", "bold"),
+    "title": _uniform("bold"),
+    "new": LineStyle(("red", "bold"), ("bold",)),
+    "lost": LineStyle(("red", "bold"), ("bold",)),
+    "gone": LineStyle(("green",)),
+    "changed": LineStyle(("yellow",)),
+    "place": _uniform("cyan"),
+    "advice": LineStyle(("green", "bold"), ("green",)),
+    "bad": _uniform("red"),
+    "warning": _uniform("yellow"),
+    "good": _uniform("green"),
+    "verdict bad": _uniform("red", "bold"),
+    "verdict good": _uniform("green", "bold"),
+}
 
 LEVELS: Final[dict[str, Kind]] = {
     # Verdicts, outcomes of tests, and first words of lines of the summary and of commands.

@@ -1,6 +1,12 @@
-"""Formats lines for a terminal: wrapped at words, and coloured. Elsewhere they stay unchanged.
+"""Lines as rows of a terminal: wrapped at words, and coloured. Elsewhere they stay unchanged.
 
-``wrap_line`` is the only place that breaks lines, for failures, the summary and all commands.
+``wrap_line`` is the only place that breaks lines, for failures, the summary and all commands. A
+command prints the text of ``rows_of``; pytest's own writer gets the parts of ``spans``::
+
+    TextLine("use torch.where", "advice", head="fix: ")
+        wrap_line -> Row("fix: ", "use torch.where"), and more if they are too wide for one
+        spans     -> ("fix: ", ("green", "bold")), ("use torch.where", ("green",))
+        paint     -> "ESC[32;1mfix: ESC[0m", "ESC[32muse torch.where ESC[0m"
 """
 
 from __future__ import annotations
@@ -17,58 +23,10 @@ from typing import Final, NamedTuple, TextIO
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.text.output import Kind, TextLine
+from pytest_graphbreak.text.output import STYLES, Kind, LineStyle, Markup, TextLine
 
 NARROWEST: Final = 40
 """The width in columns below which nothing is wrapped, since it would not be easier to read."""
-
-# A word of a shell's command, with its quotes: --args='--steps 3'
-_WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
-_PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
-"""Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
-_GLUE: Final = "\0"
-"""Stands for a blank at which no row may end, until the rows are made."""
-_SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
-"""The positions at which a path or node id that is wider than the terminal may be broken."""
-
-Markup = tuple[str, ...]
-"""Colours in the words of pytest's writer: ``red``, ``bold``; their codes are in ``_CODES``."""
-
-
-class LineStyle(NamedTuple):
-    """The colours of a line: of its head, of its text, and of its command."""
-
-    head: Markup = ()
-    text: Markup = ()
-    command: Markup = ()
-
-
-def _uniform(*markup: str) -> LineStyle:
-    return LineStyle(markup, markup, markup)
-
-
-STYLES: Final[Mapping[Kind, LineStyle]] = {
-    "headline": _uniform("red", "bold"),
-    "title": _uniform("bold"),
-    "new": LineStyle(("red", "bold"), ("bold",)),
-    "lost": LineStyle(("red", "bold"), ("bold",)),
-    "gone": LineStyle(("green",)),
-    "changed": LineStyle(("yellow",)),
-    "place": _uniform("cyan"),
-    "advice": LineStyle(("green", "bold"), ("green",)),
-    "bad": _uniform("red"),
-    "warning": _uniform("yellow"),
-    "good": _uniform("green"),
-    "verdict bad": _uniform("red", "bold"),
-    "verdict good": _uniform("green", "bold"),
-}
-_CODES: Final[Mapping[str, str]] = {
-    "bold": "1",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "cyan": "36",
-}
 
 
 def is_terminal(out: object) -> bool:
@@ -92,25 +50,16 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(out) and environ.get("TERM") != "dumb"
 
 
+def columns(out: object) -> int:
+    """Return the width of a terminal in columns; 0 for any other stream."""
+    return shutil.get_terminal_size().columns if is_terminal(out) else 0
+
+
 def rows_of(line: TextLine, out: TextIO) -> Iterator[str]:
     """Yield the rows of a line for this stream: harmless, wrapped to its width, and coloured."""
     coloured = has_colour(out)
     for row in wrap_line(line.harmless(), columns(out)):
         yield "".join(starmap(paint, spans(row, line.kind))) if coloured else str(row)
-
-
-def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
-    """Yield the parts of a row with their colours; adjacent parts of one colour are joined."""
-    for markup, parts in groupby(
-        zip(row, STYLES.get(kind, LineStyle()), strict=True), itemgetter(1)
-    ):
-        if text := "".join(part for part, _ in parts):
-            yield text, markup
-
-
-def columns(out: object) -> int:
-    """Return the width of a terminal in columns; 0 for any other stream."""
-    return shutil.get_terminal_size().columns if is_terminal(out) else 0
 
 
 class Row(NamedTuple):
@@ -122,6 +71,39 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         return "".join(self)
+
+
+def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
+    """Yield the parts of a row with their colours; adjacent parts of one colour are joined."""
+    for markup, parts in groupby(
+        zip(row, STYLES.get(kind, LineStyle()), strict=True), itemgetter(1)
+    ):
+        if text := "".join(part for part, _ in parts):
+            yield text, markup
+
+
+_CODES: Final[Mapping[str, str]] = {
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+
+
+def paint(text: str, markup: Markup) -> str:
+    """Return the text with the codes of its colours."""
+    if not markup or not text.strip():
+        return text
+    return f"\x1b[{';'.join(_CODES[name] for name in markup)}m{text}\x1b[0m"
+
+
+# A line in rows.
+
+_PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
+"""Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
+_GLUE: Final = "\0"
+"""Stands for a blank at which no row may end, until the rows are made."""
 
 
 def wrap_line(line: TextLine, width: int) -> list[Row]:
@@ -157,6 +139,10 @@ def _hang(line: TextLine, width: int) -> int:
 
 
 def _fill(line: TextLine, width: int) -> list[Row]:
+    """Return a line of words in rows. A ``_GLUE`` is a blank at which none ends, until it is back.
+
+    A line whose widest word has no room below its text is indented less.
+    """
     hang, before = _hang(line, width), " " * line.indent + line.head
     least = min(hang, max(4, line.indent))
     text = _join_code(line.text.rstrip(), width - least)
@@ -187,6 +173,14 @@ def _join_code(text: str, room: int) -> str:
     joined = _PASTED.sub(lambda match: match[0].replace(" ", _GLUE), text)
     words = joined.split(" ")
     return " ".join(word if len(word) <= room else word.replace(_GLUE, " ") for word in words)
+
+
+# A command in rows that a shell reads as one.
+
+# A word of a shell's command, with its quotes: --args='--steps 3'
+_WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
+_SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
+"""The positions at which a path or node id that is wider than the terminal may be broken."""
 
 
 def _continue_command(line: TextLine, width: int) -> list[Row]:
@@ -237,6 +231,34 @@ def _command_rows(
     yield indent, row
 
 
+def _pieces(word: str, room: int) -> list[str]:
+    """Return a word in parts of at most ``room`` columns, each quoted for a shell."""
+    if len(word) <= room:
+        return [word]
+    pieces = [""]
+    for part in _SEAM.split("".join(shlex.split(word))):
+        for text in [part] if len(shlex.quote(part)) <= room else part:
+            if len(shlex.quote(pieces[-1] + text)) > room:
+                pieces.append("")
+            pieces[-1] += text
+    return [shlex.quote(piece) for piece in pieces if piece]
+
+
+# Texts and tables of a command, which are no lines yet.
+
+
+def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return a text in rows, wrapped only at blanks; ``first`` and ``further`` begin the rows."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Return rows in columns, two blanks apart; width 0 means no terminal and no wrapping.
 
@@ -255,35 +277,3 @@ def _stack_cells(row: Sequence[str], width: int) -> Iterator[str]:
         yield from wrap(first, width)
     for cell in filter(None, cells):
         yield from (f"    {part}" for part in wrap(cell, width - 4))
-
-
-def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:
-    """Return a text in rows, wrapped only at blanks; ``first`` and ``further`` begin the rows."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=further,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _pieces(word: str, room: int) -> list[str]:
-    """Return a word in parts of at most ``room`` columns, each quoted for a shell."""
-    if len(word) <= room:
-        return [word]
-    pieces = [""]
-    for part in _SEAM.split("".join(shlex.split(word))):
-        for text in [part] if len(shlex.quote(part)) <= room else part:
-            if len(shlex.quote(pieces[-1] + text)) > room:
-                pieces.append("")
-            pieces[-1] += text
-    return [shlex.quote(piece) for piece in pieces if piece]
-
-
-def paint(text: str, markup: Markup) -> str:
-    """Return the text with the codes of its colours."""
-    if not markup or not text.strip():
-        return text
-    return f"\x1b[{';'.join(_CODES[name] for name in markup)}m{text}\x1b[0m"

@@ -282,7 +282,7 @@ def test_it_is_in_help_texts_and_the_doctor_tries_it(runs: Runs) -> None:
     assert facts["probe"] == {
         "expected": "2 graphs = 1 made + 1 broken, 0 recompiles, 1 break",
         "saw": "2 graphs = 1 made + 1 broken, 0 recompiles, 1 break",
-        "with": "a toy",
+        "about": "a toy",
         "reasons": [],
         "errors": [],
         "notes": [],

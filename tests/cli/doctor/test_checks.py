@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.cli import doctor as checks
-from pytest_graphbreak.cli.doctor import NOTE, OK, PROBLEM, CheckResult
+from pytest_graphbreak.cli.doctor import NOTE, OK, PROBLEM, CheckResult, SmallFunction
 from tests.options.tools import cards, machine, on_tt
 
 
@@ -146,18 +147,11 @@ def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
 
 
-PROBED: dict[str, object] = {
-    "expected": 2,
-    "saw": 2,
-    "with": "the compiler",
-    "reasons": [],
-    "errors": [],
-    "notes": [],
-}
+PROBED = SmallFunction("2 graphs", "2 graphs", "the compiler", [], [], [])
 
 
 def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"reasons": [""]})
+    monkeypatch.setattr(checks, "_probe", lambda *_: replace(PROBED, reasons=[""]))
     (first,) = checks.probe_results("jax", 1, {})
     assert first.state == PROBLEM
     assert "not why" in first.what
@@ -180,7 +174,9 @@ def test_blindness_is_a_problem() -> None:
 def test_a_layer_that_cannot_be_seen_has_a_next_step(
     layer: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"saw": 0, "notes": ["as it is"]})
+    monkeypatch.setattr(
+        checks, "_probe", lambda *_: replace(PROBED, saw="0 graphs", notes=["as it is"])
+    )
     first, note = checks.probe_results(layer, 1, {})
     assert first.state == PROBLEM
     assert step in first.do
