@@ -141,19 +141,19 @@ def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
     """Yield entries that are gone by the reports of one profile and that no other report has."""
-    root, whole = checkout.root, together.by_profile[profile].whole
-    files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
+    root, complete = checkout.root, together.by_profile[profile].complete
+    files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
     # If a collected file exists in a directory, this is the right checkout for it.
-    directories = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
+    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
     gone = {
         file
         for file in baselines.files()
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
     for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
-        # Of a file of which only functions were collected whole (``pytest a.py::test_b``), nothing
+        # Of a file of which only functions were collected complete (``pytest a.py::test_b``), nothing
         # else is known to be gone.
-        if whole & {entry.file, f"{entry.file}::{entry.test}"} or entry.file in gone:
+        if complete & {entry.file, f"{entry.file}::{entry.test}"} or entry.file in gone:
             yield entry
 
 

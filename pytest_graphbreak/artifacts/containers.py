@@ -84,23 +84,23 @@ def _too_large() -> OSError:
 
 
 def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
-    found: list[str] = []
+    paths: list[str] = []
     seen = 0
     for folder, folders, files in os.walk(path, onerror=_raise):
         folders.sort()  # ``os.walk`` goes through them in this order
         seen += len(files)
         if seen > MOST_SEEN:
             raise OSError(f"more than {MOST_SEEN:,} files are below it: name the reports")
-        found += [
+        paths += [
             os.path.join(folder, file)
             for file in sorted(files)
             if file.lower().endswith((".json", ".zip"))
         ]
-    if not found:
+    if not paths:
         raise OSError("no *.json and no *.zip is below this directory")
-    if len(found) > MOST_FILES:
+    if len(paths) > MOST_FILES:
         raise OSError(f"more than {MOST_FILES:,} reports are below it: name a part of them")
-    for file in found:
+    for file in paths:
         relative_path = os.path.relpath(file, path)
         if os.path.islink(file):  # an unpacked archive may contain one, which leads anywhere
             raise OSError(f"{relative_path} is a symbolic link: name its target")

@@ -90,12 +90,12 @@ class ProfileTests(Struct):
     """What all runs on one profile collected.
 
     - ``tests``: node ids, also of tests that a run left to other shards, or was to run and did not.
-    - ``whole``: files, and node ids of functions, all tests of which some run collected.
+    - ``complete``: files, and node ids of functions, all tests of which some run collected.
     - ``groups``: of runs that were one shard of several, ``(group, number of groups)``.
     """
 
     tests: set[str] = set()
-    whole: set[str] = set()
+    complete: set[str] = set()
     groups: set[tuple[int, int]] = set()
 
     @property
@@ -135,7 +135,7 @@ class Union(Struct):
     @property
     def partial_files(self) -> list[str]:
         """The files that no run reports as collected completely, nor a function in them."""
-        scopes = (scope for tests in self.by_profile.values() for scope in tests.whole)
+        scopes = (scope for tests in self.by_profile.values() for scope in tests.complete)
         complete = {scope.partition("::")[0] for scope in scopes}
         return [file for file in self.files if file not in complete]
 
@@ -179,7 +179,7 @@ def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
         collected = merged.by_profile.setdefault(report.profile, ProfileTests())
         collected.tests.update(test.nodeid for test in report.tests)
         collected.tests.update(session.unmeasured, session.deselected_tests)
-        collected.whole.update(session.complete_files, session.collected_whole)
+        collected.complete.update(session.complete_files, session.collected_whole)
         if session.shard is not None:
             collected.groups.add((session.shard.group, session.shard.of))
     merged.unmeasured = list(dict.fromkeys(_unmeasured(merged, ordered)))

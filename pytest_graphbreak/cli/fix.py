@@ -170,8 +170,8 @@ def _what_is_left(target: Target, search: Search, written: _Written) -> Iterator
     """
     if not written.paths:
         yield TextLine("No remedy worked: nothing is written.")
-    left = (problem.item for problem in search.outcome.problems if not problem.fixed)
-    places = (search.files.path(broken.where.file) for broken in left if broken is not None)
+    items = (problem.item for problem in search.outcome.problems if not problem.fixed)
+    places = (search.files.path(item.where.file) for item in items if item is not None)
     path = next(places, target.path)
     patched = written.paths.get(path) or Target(path).beside("_patched").path
     before, after = (display_path(x, Path.cwd()) for x in (path, patched))

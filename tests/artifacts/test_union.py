@@ -142,4 +142,4 @@ def test_a_crashed_test_was_collected() -> None:
 def test_a_run_that_says_it_was_complete_is_believed() -> None:
     """Reports of before this key have only `complete_files`."""
     report = a_report(a_test(T), complete_files=["tests/test_a.py"], collected_whole=[])
-    assert together(report).by_profile["cpu"].whole == {"tests/test_a.py"}
+    assert together(report).by_profile["cpu"].complete == {"tests/test_a.py"}
