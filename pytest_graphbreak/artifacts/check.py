@@ -151,8 +151,8 @@ def _stale_on(
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
     for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
-        # Of a file of which only functions were collected complete (``pytest a.py::test_b``), nothing
-        # else is known to be gone.
+        # Of a file of which only functions are complete (``pytest a.py::test_b``), nothing else is
+        # known to be gone.
         if complete & {entry.file, f"{entry.file}::{entry.test}"} or entry.file in gone:
             yield entry
 
