@@ -1,7 +1,9 @@
-"""Detects the device that fixtures compile on, and names the profile and the environment of a run.
+"""The device that fixtures compile on: what a machine has, which device is chosen, its names.
 
-Nothing here opens a device or imports torch_xla, since under xdist or ``--forked`` this runs in a
-process that must not hold the card.
+``Machine`` has the facts, ``choose`` takes a ``Device`` by them and by ``--graph-budget-device``,
+and ``profile_name`` and ``environment`` say where counts are filed and what made them. Nothing here
+opens a device or imports torch_xla, since under xdist or ``--forked`` this runs in a process that
+must not hold the card.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """How pytest was started, so that the printed commands work when they are typed.
 
+``typed_command`` reads it of a session, ``this_command`` of a ``graphbreak`` command; the ``Typed``
+that they return makes all commands that are printed: one test again, the same tests, ``accept``.
 ``python -m pytest`` puts the current directory on ``sys.path`` and ``pytest`` does not; a suite's
 own options, its ini file and its plugins decide what a test does. Options that only select, report
 or decorate are left out.
@@ -59,34 +61,6 @@ _SELECTS: Final = {
 
 _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
 """What ``python -m`` takes to start each command."""
-
-
-class GitHubRun(Struct, frozen=True):
-    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
-
-    number: str
-    repository: str
-
-
-_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-_SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
-_PUBLIC: Final = "github.com"
-"""The host that ``gh`` takes if the name of a repository has none."""
-
-
-def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
-    """Return the run of GitHub Actions that this process is part of, or None elsewhere.
-
-    Source: GitHub's "Default environment variables".
-    """
-    number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
-    if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
-        return None
-    if not _REPOSITORY.fullmatch(name):
-        return None
-    server = _SERVER.fullmatch(environ.get("GITHUB_SERVER_URL", ""))
-    host = server[1] if server else _PUBLIC
-    return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")
 
 
 class Typed(Struct, frozen=True):
@@ -299,3 +273,34 @@ def _typed_options(args: Sequence[str], options: Mapping[str, bool]) -> Iterator
 def _positional(config: pytest.Config) -> tuple[str, ...]:
     is_typed = config.args_source is type(config).ArgsSource.ARGS
     return tuple(config.args) if is_typed else ()
+
+
+# The run of GitHub Actions whose counts a command accepts, on another machine.
+
+
+class GitHubRun(Struct, frozen=True):
+    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
+
+    number: str
+    repository: str
+
+
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
+_PUBLIC: Final = "github.com"
+"""The host that ``gh`` takes if the name of a repository has none."""
+
+
+def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
+    """Return the run of GitHub Actions that this process is part of, or None elsewhere.
+
+    Source: GitHub's "Default environment variables".
+    """
+    number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
+    if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
+        return None
+    if not _REPOSITORY.fullmatch(name):
+        return None
+    server = _SERVER.fullmatch(environ.get("GITHUB_SERVER_URL", ""))
+    host = server[1] if server else _PUBLIC
+    return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")

@@ -1,8 +1,10 @@
-"""Files: written in one step, locked while open, marked with a header, and shown with short paths.
+"""Files that are written: in one step, and only over what is ours; and what a path is shown as.
 
-A file is written beside its destination under a hidden name and then replaces the old one. If the
-process is killed at any moment, it leaves the old file or the new one, and perhaps the hidden one,
-which nobody reads.
+- ``put`` writes beside the destination under a hidden name, which then replaces the old file. If
+  the process is killed at any moment, it leaves the old file or the new one, and perhaps the hidden
+  one, which nobody reads.
+- ``refuse_foreign`` keeps a command from replacing a file of the user: each kind of file that we
+  write begins with a mark (``SCRIPT``, ``LOG``, ``PAGE``, ``REPORT``, ``RESULT``).
 """
 
 from __future__ import annotations
