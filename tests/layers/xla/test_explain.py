@@ -136,6 +136,23 @@ def test_what_compiled_before_we_looked_leaves_only_the_lazy_causes_unknown() ->
     assert "torch_xla had compiled before it was observed" in lines[4]
 
 
+@pytest.mark.usefixtures("xla_forks")
+def test_without_reasons_there_are_counts_only() -> None:
+    out = python(
+        with_windows("""
+    import ctypes
+    window = XlaObserver(reasons=False).open(Places(Path.cwd()))
+    print(ctypes.CDLL(None).getenv(b"PT_XLA_DEBUG_FILE"))
+    run = torch.compile(lambda x: torch.sin(x) * 2, backend="openxla", dynamic=True)
+    run(torch.ones(3).to("xla"))
+    run(torch.ones(4).to("xla")).cpu()
+    seen = window.close()
+    print(*seen.graphs.values(), *seen.recompiles.values(), seen.graph_list, seen.errors)
+    """)
+    )
+    assert out == "0\n2 1 () ()\n"
+
+
 def test_a_lazy_loop_is_read_as_one_line() -> None:
     graphs = seen_in(ONE_PROCESS, "read_at_each_step")
     assert len({graph.where.key for graph in graphs}) == 1
