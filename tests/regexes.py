@@ -369,7 +369,7 @@ class _All:
 def signs() -> Iterator[str]:
     for group in families().__struct_fields__:
         for family in getattr(families(), group):
-            for sign in family.signs:
+            for sign in (*family.signs, *family.lines):
                 yield from filter(None, (sign.reason, sign.detail, sign.code))
 
 
