@@ -38,6 +38,8 @@ MOST: Final = 20
 """The number of causes that are shown; the rest are counted."""
 NAMED: Final = 100
 """The number of tests that are named in one list."""
+LONGEST: Final = 2_000
+"""The number of characters of one line in a comment: a note may list all breaks of a test."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -188,7 +190,9 @@ def comment(before: Union, after: Union, result: RunComparison) -> str:
     """Return the same text as a comment in GitHub's markdown, as much of it as fits."""
     text = BoundedText(COMMENT)
     text.add(f"{PAGE_MARK} page -->\n### Two runs: {_headline(result)}\n\n")
-    rows = plain_text(lines(before, after, result)).split("\n")
-    while not text.add(safe.preformatted_block("\n".join(rows)) + "\n"):
-        rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]
+    rows = [safe.cut(row, LONGEST) for row in plain_text(lines(before, after, result)).split("\n")]
+    ending: list[str] = []
+    while not text.add(safe.preformatted_block("\n".join([*rows, *ending])) + "\n"):
+        rows = rows[: len(rows) * 3 // 4]
+        ending = ["... (left out for its length)"]
     return text.text

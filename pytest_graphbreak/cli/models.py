@@ -96,7 +96,7 @@ def main(name: str) -> None:
     kinds = [*transformers.CONFIG_MAPPING]
     kind = kind_of(name.lower(), kinds)
     if kind is None:
-        near = difflib.get_close_matches(name, kinds, 1)
+        near = difflib.get_close_matches(name.lower(), kinds, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UserError(f"transformers {transformers.__version__} has no model {name!r}{hint}")
     torch.manual_seed(0)

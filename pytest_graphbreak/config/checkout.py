@@ -143,14 +143,23 @@ def refuse_link_out(root: Path, directory: Path) -> None:
 
 
 def _find_config(start: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest directory with a section of pytest, and the section; else ``start``."""
-    for folder in (start, *start.parents):
+    """Return pytest's rootdir for a run that is typed in ``start``, and pytest's section.
+
+    It is the nearest directory with a section; without any, the nearest with a ``pyproject.toml``,
+    then the nearest with a ``setup.py``, then ``start`` itself (its docs, "Finding the rootdir").
+    """
+    folders = (start, *start.parents)
+    for folder in folders:
         for name in CONFIG_FILES:
             path = folder / name
             if path.is_file():
                 keys = _keys(path)
                 if keys is not None:
                     return folder, keys
+    for name in ("pyproject.toml", "setup.py"):
+        for folder in folders:
+            if (folder / name).is_file():
+                return folder, {}
     return start, {}
 
 
@@ -190,7 +199,10 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
             # pytest 9 reads the keys of [tool.pytest] itself, older versions those below
             # ini_options.
             pytest = _table(tool, "pytest")
-            yield _table(pytest, "ini_options") if "ini_options" in pytest else pytest
+            if "ini_options" in pytest:
+                yield _table(pytest, "ini_options")
+            elif pytest:  # pytest passes over an empty [tool.pytest]
+                yield pytest
         return
     from configparser import ConfigParser
 

@@ -14,10 +14,12 @@ def noun(count: int, word: str) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people: ``1.1 GB``."""
-    number = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+    """Return a number of bytes for people: ``1 byte``, ``216 bytes``, ``1.1 GB``."""
+    if count < 1000:
+        return plural(count, "byte")
+    number = count / 1000
+    for unit in ("kB", "MB"):
+        if round(number, 1) < 1000:
+            return f"{number:.1f} {unit}"
         number /= 1000
-    raise AssertionError("unreachable")
+    return f"{number:.1f} GB"

@@ -110,6 +110,17 @@ def test_a_comment_fits_on_github() -> None:
     assert len(written.encode()) <= COMMENT
 
 
+def test_a_note_that_is_longer_than_a_comment_is_cut() -> None:
+    breaks = [a_break(place(code=f"if x > {number}:" + "@" * 300)) for number in range(300)]
+    contradicting = [a_report(a_test()), a_report(a_test(breaks=breaks))]
+    one = union([parse(f"{number}.json", report) for number, report in enumerate(contradicting)])
+    other = read(a_report(broken()))
+    written = compare.comment(one, other, compare.compare(one, other))
+    assert "more characters)" in written
+    assert "if mask.any():" in written
+    assert len(written.encode()) <= COMMENT
+
+
 def test_a_directory_of_reports_is_one_run(workspace: Workspace) -> None:
     workspace.report("b/1.json", a_report(a_test("t.py::a")))
     workspace.report("b/2.json", a_report(a_test("t.py::b")))

@@ -44,7 +44,7 @@ def test_a_model_is_reported_by_its_name_with_breaks_at_the_lines_of_the_library
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("transformers:berd", "has no model 'berd'; did you mean 'bert'?"),
+        ("transformers:BERD", "has no model 'BERD'; did you mean 'bert'?"),
         ("transformers:whisper", "it takes input_features"),
         pytest.param(
             *("transformers:reformer", "cannot be run as a small model: Make sure that"),

@@ -43,6 +43,32 @@ def test_ini_keys_are_read_from_every_file_of_pytest(
     assert config.rootpath == path
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"pyproject.toml": ""}, id="a project without a section of pytest"),
+        pytest.param({"pyproject.toml": "", "a/pyproject.toml": ""}, id="the nearest project"),
+        pytest.param({"pyproject.toml": "", "a/b/setup.py": ""}, id="a project before a setup.py"),
+        pytest.param({"setup.py": "", "a/setup.py": ""}, id="the nearest setup.py"),
+        pytest.param({"pytest.ini": "", "a/pyproject.toml": ""}, id="a section before a project"),
+        pytest.param(
+            {"pytest.ini": "", "a/pyproject.toml": "[tool.pytest]\n"}, id="an empty section"
+        ),
+        pytest.param({"a/tox.ini": "[tox]\n", "setup.cfg": ""}, id="nothing of pytest"),
+        pytest.param({"pytest.toml": "", "a/setup.py": ""}, id="an empty file of pytest"),
+    ],
+)
+def test_the_root_is_the_one_of_pytest(
+    files: dict[str, str], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = pytester.mkdir("a") / "b"
+    here.mkdir()
+    for name, text in files.items():
+        (pytester.path / name).write_text(text)
+    monkeypatch.chdir(here)
+    assert find_checkout(here).root == pytester.parseconfig().rootpath
+
+
 def test_without_any_file_it_is_here(tmp_path: Path) -> None:
     found = find_checkout(tmp_path)
     assert (found.root, found.directory, found.strict) == (tmp_path, tmp_path / "baselines", False)
