@@ -354,6 +354,8 @@ def _is_plain(key: str, change: Overriding) -> bool:
             return all(count == base.get(layer) for layer, count in after.items())
         case "causes":
             return _same_causes(after, base)
+        case "entries":
+            return {*after} == {*base}
         case "places":
             return _same_places(base, after, change.base_versions, change.override.versions)
     return bool(after == base)

@@ -25,6 +25,9 @@ MAY_BE_NEW: Final = "*"
 SEEN: Final = " "
 """What was observed where nothing says what was there before."""
 
+MOST_NAMES: Final = 2
+"""The number of recompiled graphs that are named one by one; of more, the first and the last."""
+
 
 class NamedPlace(NamedTuple):
     """A line of source that a finding shows, after some words: ``set in``, or none."""
@@ -115,6 +118,12 @@ class Finding(Struct, frozen=True):
     def recompiled_graphs(self) -> tuple[str, ...]:
         """The names of the graphs that its recompiles made."""
         return tuple(item.graph for item in self.items if isinstance(item, Recompile))
+
+    @property
+    def names_of_recompiled(self) -> str:
+        """The same in words: ``0/1``, ``0/1, 0/2``, ``0/1 to 0/9``."""
+        graphs = self.recompiled_graphs
+        return f"{graphs[0]} to {graphs[-1]}" if len(graphs) > MOST_NAMES else ", ".join(graphs)
 
     @property
     def new_condition(self) -> str:

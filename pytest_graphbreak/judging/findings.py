@@ -19,7 +19,6 @@ from pytest_graphbreak.judging.finding import (
     Finding,
     NamedPlace,
 )
-from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.judging.sides import frame_of
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause
@@ -227,7 +226,7 @@ def _describe_recompile(finding: Finding, recompile: Recompile, record: Record) 
         places = (guard, set_in, NamedPlace("recompiles", without_code))
     return replace(
         finding,
-        name=f"{_again(recompile.layer)} {names_of(finding.recompiled_graphs)}",
+        name=f"{_again(recompile.layer)} {finding.names_of_recompiled}",
         reason=guards.reason(item.reason for item in finding.items),
         stack=(*recompile.stack, recompile.where),
         fix=advice.shorts(recompile, record.graphs),

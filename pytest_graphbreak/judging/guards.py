@@ -1,25 +1,54 @@
-"""What a failed guard says: in plain words, what it is about, and the value that came."""
+"""What a failed guard says: in plain words, what it is about, and the value that came.
+
+A guard is a condition on the inputs of compiled code. If it fails, the code is compiled again, and
+the failed guard is the reason of that recompile. This module reads these reasons as they stand in a
+record. They come from ``layers.dynamo.messages`` (``tensor 'x' size mismatch``, ``n == 3``), with
+the value that came at their end from ``layers.dynamo.guards``; from ``layers.jax.keys`` (``at x:
+float32[3] before, float32[4] now``); and from ``layers.xla.fx`` (``x went from shape [4, 8] to``).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 
 MOST_VALUES: Final = 6
 """The number of values that a reason names; the rest are counted."""
 
-# What guards say; Dynamo's and those of JAX are reasons as they stand in a record.
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_CURRENT = re.compile(r" \(([^()]* now)\)$")  # (x has shape [3, 4] now)
-TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
+_NAME_OR_NUMBER = re.compile(r"(\b(?!__)[A-Za-z_]\w*)|-?\d+(?:\.\d+)?")
+"""A name that a user wrote, or a number.
+
+The names that Dynamo makes up begin with ``__`` and count up (``__builtins_dict___3``): their
+numbers are numbers.
+"""
+
+# The ends of a reason.
+_OF_FUNCTION: Final = re.compile(r" \([^()]{1,200} of [^()]{1,400}:\d{1,9}\)$")
+"""The function that a reason of JAX ends with: `` (f of a.py:1)``."""
+_CURRENT = re.compile(r" \(([^()]* now)\)$")
+"""What the guard met: `` (x has shape [3, 4] now)``."""
 _INSTANCE = re.compile(r" \((another [\w.]{1,200}): [^()]{1,200} now\)$")
+"""The same if the guard met another module: `` (another Block: self.n is 3 now)``."""
+_NOW: Final = (
+    # n == 3 (n is 4 now), tensor 'x' size mismatch ... (x has shape [3, 4] now)
+    re.compile(r" (?:is|has shape|has strides|is of) ([^()]{1,200}) now\)?$"),
+    # the static argument n: 3 before, 4 now
+    re.compile(r" before, (.{1,200}) now$"),
+    # x went from shape [4, 8] to [5, 8]
+    re.compile(r" went from .{1,200}? to (\[[^\]]{0,200}\]|[^\s,]{1,100})"),
+)
+"""The forms of the value that came."""
+
+# The subject of a reason.
+TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
-_VALUE = re.compile(r"^(?P<name>\S+) ==")
 _LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
-_SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
+_VALUE = re.compile(r"^(?P<name>\S+) ==")
 _STATIC = re.compile(
     r"^(?:the static argument |(?=something static))"
     r"(?P<name>[^\s:]+|something static in the arguments): "
@@ -28,25 +57,32 @@ _ARRAY = re.compile(
     r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
 )
 _OPERATION = re.compile(r"^(?P<name>[\w:]+) makes \w+\[[^\]]*\], made ")
-_SUBJECTS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]] = (
+_SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
+_SUBJECTS: Final[dict[re.Pattern[str], Callable[[re.Match[str]], str]]] = {
     # tensor 'x' size mismatch at index 0. expected 4, actual 5
-    (TENSOR, lambda match: "shape" if match["what"] in ("size", "rank") else match["what"]),
-    # x went from shape [4, 8] to [5, 8]
-    (_WENT, lambda match: "shape" if match["what"] else "value"),
+    TENSOR: lambda match: "shape" if match["what"] in ("size", "rank") else match["what"],
+    # x went from shape [4, 8] to [5, 8]; x went from float32 to float64
+    _WENT: lambda match: "shape" if match["what"] else "value",
     # len(x) == 3
-    (_LENGTH, lambda _: "length"),
+    _LENGTH: lambda _: "length",
     # n == 3
-    (_VALUE, lambda _: "value"),
-    # the static argument n: 3 before, 4 now
-    (_STATIC, lambda _: "value"),
-    # at x: float32[3] before, float32[4] now
-    (_ARRAY, lambda match: "type" if match["shape"] == match["now"] else "shape"),
+    _VALUE: lambda _: "value",
+    # the static argument n: 3 before, 4 now; something static in the arguments: 3 before, 4 now
+    _STATIC: lambda _: "value",
+    # at x: float32[3] before, float32[4] now; with equal shapes, another type
+    _ARRAY: lambda match: "type" if match["shape"] == match["now"] else "shape",
     # aten::add makes f32[5], made f32[4] before
-    (_OPERATION, lambda _: "shape"),
+    _OPERATION: lambda _: "shape",
     # 2 <= x.size()[0]
-    (_SIZE, lambda _: "shape"),
-)
-"""What of a name a reason is about; the first pattern that it has says so."""
+    _SIZE: lambda _: "shape",
+}
+"""What of a name a reason is about: the first form that matches says it.
+
+``len(x) == 3`` has the form of ``_VALUE``, too, so ``_LENGTH`` comes before that. ``_SIZE`` is
+looked for anywhere in a reason, so it comes last.
+"""
+
+# Names that Dynamo made up.
 LEFT = re.compile(r"'?___stack(\d+)'?")
 """Dynamo's name for a value that a break left on the stack of the frame."""
 _IMPORTED = re.compile(r"__import_(\w+)")  # __import_yolo_dot_head.SCALE == 2
@@ -56,97 +92,96 @@ _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
-def without_numbers(reason: str) -> str:
+def without_numbers(text: str) -> str:
     """Return a reason without its numbers, which depend on the inputs."""
-    return _NUMBER.sub("#", reason)
+    return _NUMBER.sub("#", text)
 
 
-def plainly(reason: str) -> str:
-    """Return a guard with names that Dynamo made up removed or explained."""
-    reason = LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
-    reason = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), reason)
-    if match := _FREED.match(reason):
+def plainly(text: str) -> str:
+    """Return a reason with names that Dynamo made up removed or explained.
+
+    It takes a reason as it stands in a record, and not its own result.
+    """
+    text = LEFT.sub(r"a value that the break left (___stack\1)", text, count=1)
+    text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
+    if match := _FREED.match(text):
         return f"{match[1]} is another object now, and the one before is gone"
-    if match := _IDENTITY.match(reason):
+    if match := _IDENTITY.match(text):
         what = "another object" if match[1] == "obj" else "of another type"
         return f"{match[2]} is {what} now ({match[0]})"
-    return reason
+    return text
 
 
-def subject(reason: str) -> str:
+def subject(text: str) -> str:
     """Return what a failed guard is about, without values: ``shape of x``, ``value of self.k``.
 
-    The result is empty if the compiler did not say which guard failed.
+    The result is a key of baselines (``guard``), and empty if the compiler did not say which guard
+    failed. A guard that no form describes is returned itself, without numbers: ``x# is None``. The
+    expression alone (``x``) is what ``layers.dynamo.messages.subject`` returns.
     """
-    reason = plainly(reason)
-    for pattern, what in _SUBJECTS:
-        if match := pattern.search(reason):
+    if text == UNNAMED:
+        return ""
+    return _described_subject(text) or without_numbers(_CURRENT.sub("", plainly(text)))
+
+
+def _described_subject(text: str) -> str:
+    """Return the subject by the first form that describes the reason; empty if none does."""
+    text = plainly(text)
+    for pattern, what in _SUBJECTS.items():
+        if match := pattern.search(text):
             return f"{what(match)} of {match['name']}"
-    return "" if reason == UNNAMED else without_numbers(_CURRENT.sub("", reason))
+    return ""
 
 
-_OF_FUNCTION: Final = re.compile(r" \([^()]{1,200} of [^()]{1,400}:\d{1,9}\)$")
-"""The function that a reason of JAX ends with: `` (f of a.py:1)``."""
-_NOW: Final = (
-    re.compile(r" (?:is|has shape|has strides|is of) ([^()]{1,200}) now\)?$"),
-    re.compile(r" before, (.{1,200}) now$"),
-    re.compile(r" went from .{1,200}? to (\[[^\]]{0,200}\]|[^\s,]{1,100})"),
-)
-"""The value that came, in a reason, one pattern for each of these forms.
+def kind(text: str) -> str:
+    """Return the same text for reasons of one compilation that differ only in their values.
 
-``x has shape [3, 4] now``, ``3 before, 4 now``, ``x went from shape [4, 8] to [5, 8]``
-"""
-
-
-def kind(reason: str) -> str:
-    """Return the same text for reasons that differ only in their values."""
-    stem = _stem(reason)
-    return subject(stem) or without_numbers(stem)
+    Numbers are values, and so are indices; names that differ in a digit (``x1``, ``x2``) are names.
+    """
+    guard = _without_function(text)
+    if described := _described_subject(guard):
+        return described
+    guard = _CURRENT.sub("", guard)
+    if messages.subject(guard):
+        return _NAME_OR_NUMBER.sub(lambda match: match[1] or "#", plainly(guard))
+    return without_numbers(plainly(guard))
 
 
-def reason(reasons: Iterable[str]) -> str:
+def reason(texts: Iterable[str]) -> str:
     """Return reasons of one kind as one: ``another shape of x in each call: [4], [5]``.
 
     Where no values came, or only one, they are the first and the last of the reasons.
     """
-    texts = list(dict.fromkeys(map(plainly, reasons)))
-    if len(texts) == 1:
-        return texts[0]
-    values = list(dict.fromkeys(filter(None, map(_value, texts))))
-    what = subject(_stem(texts[0]))
-    if not what or len(values) < 2:
-        return f"{texts[0]}, ... {texts[-1]}"
+    recorded = list(dict.fromkeys(texts))
+    plain = list(dict.fromkeys(map(plainly, recorded)))
+    if len(plain) == 1:
+        return plain[0]
+    values = list(dict.fromkeys(filter(None, map(_value, plain))))
+    if len(values) < 2:
+        return f"{plain[0]}, ... {plain[-1]}"
     others = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
     shown = f"{', '.join(values[:MOST_VALUES])}{others}"
-    instances = {match and match[1] for match in map(_INSTANCE.search, texts)}
+    what = _described_subject(_without_function(recorded[0]))
+    if not what:
+        return f"{kind(recorded[0])} fails in each call: {shown}"
+    instances = {match and match[1] for match in map(_INSTANCE.search, plain)}
     instance = instances.pop() if len(instances) == 1 else None
     if instance:
         return f"{instance} in each call, with another {what}: {shown}"
     return f"another {what} in each call: {shown}"
 
 
-def new_condition(reason: str) -> str:
+def new_condition(text: str) -> str:
     """Return why what a function calls is compiled again: ``x has shape [3, 4] now``."""
-    current = _CURRENT.search(reason)
-    return current[1] if current else f"{plainly(reason)} failed"
+    current = _CURRENT.search(text)
+    return current[1] if current else f"{plainly(text)} failed"
 
 
-def _stem(text: str) -> str:
+def _without_function(text: str) -> str:
     return _OF_FUNCTION.sub("", text)
 
 
 def _value(text: str) -> str:
     """Return the value that came now; empty if the reason does not say it."""
-    matches = (pattern.search(_stem(text)) for pattern in _NOW)
+    matches = (pattern.search(_without_function(text)) for pattern in _NOW)
     return next((match[1] for match in matches if match), "")
-
-
-MOST_NAMES: Final = 2
-"""The number of graphs that are named one by one; of more, the first and the last."""
-
-
-def names_of(graphs: Sequence[str]) -> str:
-    """Return the names of graphs that were made in a row: ``0/1``, ``0/1, 0/2``, ``0/1 to 0/9``."""
-    if len(graphs) > MOST_NAMES:
-        return f"{graphs[0]} to {graphs[-1]}"
-    return ", ".join(graphs)

@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.finding import GONE, Finding
-from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
@@ -140,7 +139,7 @@ def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame
         follows = all(recompile in followers for recompile in same)
         numbers = "once" if len(graphs) == 1 else f"{len(graphs)} times"
         if len(same) == 1 and not follows:
-            numbers = names_of(graphs)
+            numbers = first.names_of_recompiled
         yield first.where, numbers, "" if follows or len(same) > 1 else f": {first.reason}"
 
 

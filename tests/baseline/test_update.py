@@ -810,6 +810,13 @@ def test_what_another_profile_explains_otherwise_is_in_its_override(case: Case) 
     assert case.body == PLAIN
 
 
+def test_the_order_of_entries_is_no_difference(case: Case) -> None:
+    case.has('  test_a:\n    graphs: {dynamo: 2}\n    entries: ["n.py::g", "m.py::f"]\n')
+    seen = explained("tt", graphs={"dynamo": 3}, entries=("m.py::f", "n.py::g"))
+    assert case.update(seen) == ["changed test_a"]
+    assert case.expected("tt").override.named == frozenset()
+
+
 def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case) -> None:
     """A list without them would be one without those of other layers, too."""
     plain = "  test_a:\n    graphs: {xla: 1}\n    ops: {xla: 4}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.judging.guards import plainly, reason
+from pytest_graphbreak.judging.guards import kind, plainly, reason
 
 pytestmark = pytest.mark.pure
 
@@ -42,6 +42,14 @@ pytestmark = pytest.mark.pure
             "tensor 'x' size mismatch at index 1. expected 5, actual 9",
         ),
         (["n == 3", "n == 3"], "n == 3"),
+        (
+            [f"___stack0 == 3 (___stack0 is {n} now)" for n in (4, 5)],
+            "a value that the break left (___stack#) == # fails in each call: 4, 5",
+        ),
+        (
+            [f"x1 is None (x1 is {n} now)" for n in (4, 5)],
+            "x1 is None fails in each call: 4, 5",
+        ),
     ],
 )
 def test_reasons_of_one_kind_are_one_reason(texts: list[str], words: str) -> None:
@@ -63,3 +71,20 @@ def test_reasons_of_one_kind_are_one_reason(texts: list[str], words: str) -> Non
 )
 def test_generated_names_do_not_stand_alone(reason: str, words: str) -> None:
     assert plainly(reason) == words
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("x1 is None", "x2 is None", False),
+        ("hasattr(self.layer1, 'bias')", "hasattr(self.layer2, 'bias')", False),
+        ("x is None (x is 1 now)", "x is None (x is 2 now)", True),
+        ("not xs[0]", "not xs[1]", True),
+        ("1.5 < x", "-2 < x", True),
+        ("x is (2.5e-05, 1)", "x is (3.5e-06, 1)", True),
+        ("___stack0 is None", "___stack1 is None", True),
+        ("not __builtins_dict___3['len']", "not __builtins_dict___5['len']", True),
+    ],
+)
+def test_a_kind_tells_names_apart_and_no_numbers(first: str, second: str, is_one: bool) -> None:
+    assert (kind(first) == kind(second)) is is_one

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from pytest_graphbreak.judging.finding import NEW, Finding
 from pytest_graphbreak.judging.folding import series_of
-from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.model.items import Frame, Recompile
 
 pytestmark = pytest.mark.pure
@@ -36,7 +36,8 @@ def test_other_values_and_other_places_are_groups_of_their_own() -> None:
     ids=["one graph", "both graphs", "the first and the last"],
 )
 def test_graphs_are_named_in_a_row(number: int, words: str) -> None:
-    assert names_of([f"0/{graph}" for graph in range(1, number + 1)]) == words
+    items = tuple(again(f"0/{graph}", "n == 3") for graph in range(1, number + 1))
+    assert Finding(NEW, "recompile", items=items).names_of_recompiled == words
 
 
 def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
