@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from pytest_graphbreak.layers.imports import ImportWatch
-from pytest_graphbreak.text.files import HEADER, write
+from pytest_graphbreak.text.files import LOG_HEADER, write
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """``+dynamo`` logs graphs and graph breaks; only ``recompiles`` logs which guard failed."""
@@ -23,38 +23,60 @@ def send_log_to(path: str) -> Iterator[None]:
     File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses nothing of it. What
     Python code itself writes to ``sys.stderr`` still goes to the terminal. torch's log, which would
     go there too, goes to the file; it is turned on (``TORCH_LOGS``) if the user has not set it.
-    Raises ``OSError``.
+    ``path`` is absolute. Raises ``OSError``.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
-    write(log, f"# {HEADER}run --log`\n".encode())
+    write(log, f"{LOG_HEADER}\n".encode())
+    with _native_errors_to(log) as terminal, _torch_logs_on():
+        # This is not closed at the end: handlers of torch write to it until the process ends.
+        stream = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
+        torch = ImportWatch(["torch"], lambda: _redirect_handlers(terminal, stream))
+        torch.attach()
+        try:
+            yield
+        finally:
+            torch.detach()
+
+
+@contextmanager
+def _native_errors_to(log: int) -> Iterator[TextIO]:
+    """Let file descriptor 2 lead to the log; yield the new ``sys.stderr``.
+
+    That one writes to a copy of the earlier descriptor, so it still leads to the terminal.
+    """
     sys.stderr.flush()
-    saved, before = os.dup(2), sys.stderr
+    before, terminal_descriptor = sys.stderr, os.dup(2)
     os.dup2(log, 2)
-    sys.stderr = os.fdopen(os.dup(saved), "w", 1, before.encoding, before.errors)
-    # It is not closed at the end: handlers of torch write to it until the process ends.
-    stream = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
-    unset = "TORCH_LOGS" not in os.environ
-    if unset:
-        os.environ["TORCH_LOGS"] = TORCH_LOGS
-    terminal = sys.stderr
-    torch = ImportWatch(["torch"], lambda: _redirect(terminal, stream))
-    torch.attach()
+    descriptor = os.dup(terminal_descriptor)
+    terminal = sys.stderr = os.fdopen(descriptor, "w", 1, before.encoding, before.errors)
     try:
-        yield
+        yield terminal
     finally:
-        torch.detach()
-        if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
-            del os.environ["TORCH_LOGS"]
+        # The script may have closed it, or have put another stream in its place. It is not closed
+        # here, since a handler that the script made may write to it until the process ends.
         if not terminal.closed:
             terminal.flush()
         if sys.stderr is terminal:
             sys.stderr = before
-        os.dup2(saved, 2)
-        os.close(saved)
+        os.dup2(terminal_descriptor, 2)
+        os.close(terminal_descriptor)
 
 
-def _redirect(terminal: TextIO, log: TextIO) -> None:
+@contextmanager
+def _torch_logs_on() -> Iterator[None]:
+    """Set ``TORCH_LOGS`` meanwhile, unless the user has; what the script sets stays."""
+    unset = "TORCH_LOGS" not in os.environ
+    if unset:
+        os.environ["TORCH_LOGS"] = TORCH_LOGS
+    try:
+        yield
+    finally:
+        if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
+            del os.environ["TORCH_LOGS"]
+
+
+def _redirect_handlers(terminal: TextIO, log: TextIO) -> None:
     """Make torch's own handlers, created when it is imported, write to the log.
 
     ``sys.stderr`` may be the script's own by then: pytest captures it, and closes it.

@@ -98,7 +98,14 @@ class Steps(AbstractContextManager["Steps"]):
         return _LoopStep(self._measurement, self._end_step)
 
     def _end_step(self, before: Record) -> None:
-        """Judge the step that ends now; ``before`` is what was seen when it began."""
+        """Judge the step that ends now; ``before`` is what was seen when it began.
+
+        With ``warm=2``::
+
+            steps 1 and 2    not judged; what was seen at the end of 2 is ``_settled``
+            step 3           no graph since the end of 2, none in the step
+            step 4           no graph since the end of 3, none in the step; it runs like 3
+        """
         __tracebackhide__ = True
         record = self._measurement.peek()
         step = added_since(record, before)
@@ -120,6 +127,7 @@ class Steps(AbstractContextManager["Steps"]):
         """Judge whether a step ran compiled graphs, and read values, as often as the last one."""
         __tracebackhide__ = True
         number = len(self.counts)
+        # This limit of both asks whether they are known at all; its number is not compared.
         if unknown := unknown_runs(step, Cap(executions=0, reads=0)):
             step = replace(step, errors=(*step.errors, unknown))
         executions = _known(last.executions)
@@ -137,7 +145,11 @@ class Steps(AbstractContextManager["Steps"]):
 
 
 class _LoopStep(AbstractContextManager[None]):
-    """One step. It has one frame only, which pytest does not show."""
+    """One step. It has one frame only, which pytest does not show.
+
+    A function with ``@contextmanager`` would have frames of ``contextlib`` as well, and pytest
+    would show these in the traceback of a step that fails.
+    """
 
     def __init__(self, measurement: Measurement, end: Callable[[Record], None]) -> None:
         self._measurement = measurement
@@ -157,7 +169,10 @@ def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
 
 
 def _raise_if_fewer(number: int, before: Mapping[str, int], step: Record) -> None:
-    """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
+    """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled.
+
+    Fewer reads are no failure: the step only waits for the device less often.
+    """
     __tracebackhide__ = True
     from pytest_graphbreak.judging.judgement import Case, Judgement
     from pytest_graphbreak.judging.verdict import Verdict

@@ -74,6 +74,8 @@ def hold(handle: int) -> bool:
 
 HEADER: Final = "Written by `graphbreak "
 """The beginning of the comment at the top of each script."""
+LOG_HEADER: Final = f"# {HEADER}run --log`"
+"""The first line of each log."""
 PAGE_MARK: Final = "<!-- pytest-graphbreak"
 """The beginning of each page, in Markdown and in HTML.
 
@@ -86,7 +88,7 @@ _HEAD: Final = 4096
 
 # How each kind of file begins that a command writes, and may replace.
 SCRIPT: Final = re.compile(f"(?:\ufeff)?(?:[^\r\n]*(?:\r\n?|\n)){{0,2}}# {HEADER}".encode())
-LOG: Final = re.compile(f"# {HEADER}run --log`".encode())
+LOG: Final = re.compile(LOG_HEADER.encode())
 PAGE: Final = re.compile(f"(?:<!doctype html>\n)?{PAGE_MARK}".encode())
 REPORT: Final = re.compile(rb'\{\s*"version"\s*:\s*\d+\s*,\s*"environment"\s*:\s*\{')
 RESULT: Final = re.compile(f'\\{{\\s*"{RESULT_KEY}"\\s*:\\s*"graphbreak '.encode())

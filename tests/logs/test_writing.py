@@ -80,7 +80,7 @@ def test_torchs_own_handlers_write_to_the_log(
     other.addHandler(foreign)
     try:
         with open(tmp_path / "run.log", "w") as log:
-            writing._redirect(sys.stderr, log)
+            writing._redirect_handlers(sys.stderr, log)
             logger.warning("a break")
             assert foreign.stream is sys.stderr  # type: ignore[attr-defined]
     finally:

@@ -53,7 +53,10 @@ _SERVER: Final = "pytest_graphbreak.layers.children.server"
 
 
 class ServerError(UserError):
-    """No program can be run here any more."""
+    """The server was killed from outside (by the system, for its memory), and with it the program.
+
+    The next run starts another server.
+    """
 
 
 class CommandResult(Struct, frozen=True):
@@ -76,7 +79,8 @@ class CommandResult(Struct, frozen=True):
 class Runner:
     """A runner in ``directory`` that gives each command at most ``timeout`` seconds.
 
-    The server is started with the first command; ``server`` is one that runs already.
+    The server is started with the first command. The tests of ``repair`` hand over one that runs
+    already, so that torch is imported once for all of them.
     """
 
     def __init__(
@@ -141,7 +145,8 @@ class Runner:
         call: str = "",
         fork: bool = False,
     ) -> CommandResult:
-        self.out.write_bytes(b"")
+        for file in (self.out, self.err):  # of the run before, if this one dies before it prints
+            file.unlink(missing_ok=True)
         order = Order(
             command,
             cwd=cwd or os.getcwd(),
@@ -156,6 +161,10 @@ class Runner:
 
     def exit_code(self, order: Order) -> int | None:
         """Return the exit code of the program of an order, or None after a timeout.
+
+        The server gets one line, the order, and answers by two: the id of the program's process at
+        once, and its exit code, or ``TIMED_OUT``, at its end. An empty answer is the end of its
+        output: the server was killed.
 
         Raises ``ServerError`` if the server was killed. An interrupt ends the program.
         """
@@ -238,7 +247,8 @@ def _python() -> list[str]:
     """Return a command that runs the server's module.
 
     It does not use ``-m``, which looks for modules in the current directory first: a ``logging.py``
-    of the user's there would replace Python's own.
+    of the user's there would replace Python's own. ``-c`` would look there as well, so the entry of
+    that directory is replaced by one of a directory without modules, ``sys.prefix``.
     """
     code = (
         "import sys; sys.path[0] = sys.prefix; import runpy; "

@@ -57,8 +57,9 @@ class LogFiles:
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
         _log_paths.update(files)
 
-    def __bool__(self) -> bool:
-        """Return whether any file is followed."""
+    @property
+    def is_following(self) -> bool:
+        """Whether any file is followed."""
         return bool(self._starts)
 
     @contextlib.contextmanager

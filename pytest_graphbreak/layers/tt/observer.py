@@ -1,12 +1,12 @@
 """The tt layer: programs that the TT compiler began to lower.
 
 tt-xla's plugin can write a log of headers, one for each stage of each graph, to
-``TTXLA_LOGGER_FILE``. A window is the part of that file that was written while
-it was open. Standard error, where the plugin also prints the modules
-themselves, is the user's and is left alone. Headers and modules depend on the
-same level (``printModule`` asks for ``g_stderr_verbosity``), so there are no
-headers without modules; where that is too much, tt graphs are counted
-through xla.
+``TTXLA_LOGGER_FILE`` (``logfile``). A window is the part of that file that was
+written while it was open. The plugin also prints the text of the modules, to
+standard error, which is the user's and is left alone. One level turns on both
+(``printModule`` asks for ``g_stderr_verbosity``). Who does not want that text
+turns the log off; then tt graphs are counted through xla
+(``count_through_xla``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ _SHAPES: Final = 3
 
 
 class TTObserver(Observer):
-    """Watches the tt layer through the plugin's log. Safe where there is no TT."""
+    """Watches the tt layer through the plugin's log. Safe where there is no TT.
+
+    ``measuring.measure`` calls ``join`` with what each process saw, and ``complete`` with the
+    record of all of them.
+    """
 
     layer = LAYER
     shared = True
@@ -77,7 +81,7 @@ class TTWindow(WindowBase):
         notes: list[str] = []
         seen = TTLines()
         grown = self._files.read(seen, errors)
-        if not grown and not errors and not (self._files and is_in_use()):
+        if not grown and not errors and not (self._files.is_following and is_in_use()):
             return None
         programs = seen.programs
         if programs.attempted:
@@ -132,7 +136,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
     if is_in_use() and begun != compiled and not (tt.errors or xla.errors):
         return _note_disagreement(tt, begun, compiled)
     if begun != compiled or len(tt.graph_list) != len(xla.graph_list):
-        return tt
+        return tt  # there were errors, TT is not torch_xla's device, or only some are listed
     explained = tuple(
         replace(
             graph,
