@@ -46,7 +46,11 @@ _LEFT: Final = "Skipping the function and falling back to eager"
 
 
 class LoggedBreaks:
-    """Collects breaks and what was left to eager: all are counted, the first places are kept."""
+    """Collects breaks and what was left to eager: all are counted, the first places are kept.
+
+    ``explain`` (``layers.dynamo.explain``) makes a ``Break`` or an ``Eager`` of each, as it does of
+    the events of a window.
+    """
 
     def __init__(self, explain: EventReader) -> None:
         self._explain = explain
@@ -61,7 +65,8 @@ class LoggedBreaks:
         why = _cut_reason(messages.reason(logged.message))
         where = self._count_break(attempt, logged, why)
         if attempt:
-            # Only the reason of its last break is asked for, and a log has no key of a break.
+            # A window keeps the breaks of an attempt by key. Of a log only the reason of the last
+            # one is asked for (``why_broke``), so there is one entry, with an empty key.
             attempt.breaks[()] = Broke(attempt, "", (), logged_reason=why)
         if _LEFT in text or text.startswith("Graph break: skip"):
             self.leave(attempt, why.text, where)
@@ -119,8 +124,10 @@ _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
     r"(?:Graph Break )?Reason: ((?s:.*))"
 )
-"""``Graph break in user code at /home/me/model.py:22``, and on the next line the reason: from
-``Graph Break Reason:`` on."""
+"""The first form, from its first line on: the file, the line, and the text after ``Reason: ``.
+
+``Graph break (user stack suppressed due to duplicate graph break) in user code at`` begins it, too.
+"""
 _TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
 """The line that parts a message from the stack."""
 _UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
@@ -128,6 +135,7 @@ _UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
 _RAISED: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
 )
+"""The last line of a traceback: ``torch._dynamo.exc.InternalTorchDynamoError: KeyError: 'x'``."""
 
 
 class _Break(NamedTuple):

@@ -98,22 +98,15 @@ class Origins:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._state(rank)
         logged = state.pending or state.lowered
-        lowers = report.lowers
         # Each part of an FX graph that was split is lowered: a second one without a new FX graph
-        # of Dynamo's before it shows that there was a cut.
-        is_lowered_again = lowers and logged is not None and state.pending is None
+        # of Dynamo's before it shows that there was a cut. A backward pass is lowered without one,
+        # too, after its forward pass, and is no part of that.
+        is_lowered_again = report.lowers and logged is not None and state.pending is None
         if is_lowered_again and not report.is_in_backward:
             state.add_cut()
-        event = _event(report, state.fx)
-        graph = explain.graph(report.name or str(self.compilations), event, self._sources)
-        graph = replace(graph, process=f"rank {rank}" if rank else None)
-        self.compilations += 1
-        context = explain.context_of_report(report, state.fx)
-        if context is not None and context.kind == "cut":
-            state.add_cut()
+        graph = self._explain(rank, report, state)
         maker, counted_as = TORCH_XLA, graph.cause
-        is_whole = lowers and (graph.cause == "backward" or not is_lowered_again)
-        if is_whole:  # not another part of a graph that torch_xla cut
+        if report.lowers and (graph.cause == "backward" or not is_lowered_again):  # a whole graph
             maker = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
                 counted_as = logged.graph.cause if logged is not None else "entry"
@@ -129,6 +122,16 @@ class Origins:
             sources=graph.sources,
             where=graph.where,
         )
+
+    def _explain(self, rank: str, report: CompileReport, state: _RankState) -> Graph:
+        """Return the graph of a compilation; a cut that it tells of is noted for later ones."""
+        event = _event(report, state.fx)
+        graph = explain.graph(report.name or str(self.compilations), event, self._sources)
+        self.compilations += 1
+        context = explain.context_of_report(report, state.fx)
+        if context is not None and context.kind == "cut":
+            state.add_cut()
+        return replace(graph, process=f"rank {rank}" if rank else None)
 
     def begin_program(self, program: Program) -> None:
         """Note that the TT compiler begins a graph."""

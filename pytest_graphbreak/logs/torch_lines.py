@@ -1,6 +1,8 @@
 """Finds what torch and torch_xla printed among all lines of a log: records, and reports.
 
-The records are those of ``TORCH_LOGS`` on standard error.
+``TorchLines`` finds the records of ``TORCH_LOGS``, which ``logs.dynamo`` reads; ``XlaLines``, at
+the end, the reports of ``PT_XLA_DEBUG_LEVEL`` (``layers.xla.reports``), for ``logs.origin``. Both
+get the lines from ``logs.reading``.
 
 Every line of a record carries the same prefix, so a record is found again when other processes
 print between its lines. Its time has milliseconds only: two records of one moment are separated by
@@ -36,10 +38,10 @@ _ARTIFACTS: Final = ("graph_breaks]", "recompiles")
 """The artifacts that are read: the other ones (bytecode, guards) are most of many logs."""
 
 _MARKS: Final = (
-    "_dynamo/convert_frame.py:",
-    "torchdynamo start tracing",
-    "Step 2: done compiler function",
-    "DDPOptimizer used bucket cap",
+    "_dynamo/convert_frame.py:",  # in the prefix: torch/_dynamo/convert_frame.py:1345]
+    "torchdynamo start tracing",  # torchdynamo start tracing forward /home/me/model.py:12
+    "Step 2: done compiler function",  # Step 2: done compiler function inductor
+    "DDPOptimizer used bucket cap",  # and into how many parts DDP cuts the next graph
     "] create_env",  # torch/fx/experimental/symbolic_shapes.py: an export, which has no compile id
 )
 """The marks in the first lines of the other records that are read.
@@ -167,7 +169,7 @@ class TorchLines:
     def _find(self, line: str, at: int) -> None:
         """Begin the record that has a mark ``at`` a place in its first line."""
         begin = max(0, at - prefixes.REACH)
-        # The mark may be in the prefix itself, whose tags follow it.
+        # The mark may be in the prefix itself. The rest of that is searched, too: its tags.
         prefix = _PREFIX.search(line, begin, at + 64)
         if prefix is None or prefix.start() > at:
             return

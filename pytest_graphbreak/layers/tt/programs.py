@@ -73,8 +73,25 @@ _LINE: Final = re.compile(
     r"(?: StableHLO pipeline)?)" + _ENDS + r")?",
     re.A,
 )
-"""A line of the plugin from its file on: its level, and of a header the name of the stage."""
+"""A line of the plugin from its file on: its level, and of a header the name of the stage.
+
+Headers of today and of before 2025-10-22, and a line that is no header; ``.   `` is loguru's
+indentation::
+
+    module_builder.cc:1278     1| MLIR Module ttir:
+    module_builder.cc:1278     1| SHLO Module after frontend StableHLO pipeline:
+    module_builder.cc:1278   ERR| .   Failed to run stablehlo pipeline
+"""
 _BARE_LINE: Final = re.compile(r"MLIR Module (\w+)" + _ENDS, re.A)
+"""A header of today without its preamble: ``MLIR Module ttir:``."""
+_BARE_AFTER: Final = (
+    "| ",  # docker compose: worker-1  | MLIR Module ttir:
+    ">:",  # mpirun: [1,0]<stderr>:MLIR Module ttir:
+    "]:",  # torchrun: [rank0]:MLIR Module ttir:
+    "Z ",  # a CI's time stamp: 2025-11-21T12:00:01Z MLIR Module ttir:
+    "m",  # the end of a colour
+)
+"""How the text ends that may be before such a header in its line; other text is a sentence."""
 _OLD: Final = {  # the stages by their names in headers until 2025-10-22
     ("VHLO", ""): FIRST,
     ("SHLO", ""): "shlo",
@@ -108,7 +125,10 @@ def read_message(line: str, at: int) -> Message | None:
 
 
 def is_torn(message: str) -> bool:
-    """Return whether a message is a part of a header that another writer cut in two."""
+    """Return whether a message is a part of a header that another writer cut in two.
+
+    It is the beginning of one (``MLIR Mod``), or goes on as one does (``MLIR xyz``).
+    """
     text = message[: len(BARE)].partition("\n")[0].rstrip("\r")
     return text.startswith(BARE[:4]) or (len(text) > 1 and BARE.startswith(text))
 
@@ -116,7 +136,7 @@ def is_torn(message: str) -> bool:
 def bare_header(line: str, at: int) -> str:
     """Return the stage of a header that has lost its preamble; empty for other such text."""
     before = line[max(0, at - 8) : at]
-    if before and not before.endswith(("| ", ">:", "]:", "Z ", "m")):
+    if before and not before.endswith(_BARE_AFTER):
         return ""
     match = _BARE_LINE.match(line, at)
     return match[1] if match else ""

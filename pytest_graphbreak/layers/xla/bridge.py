@@ -2,7 +2,21 @@
 
 Each pair of hooks runs before and after one function; what the first returns goes to the second.
 The bridge is torch_xla/_dynamo/dynamo_bridge.py; its names are those of torch_xla 2.9 and of
-Tenstorrent's fork of it.
+Tenstorrent's fork of it. When a function is compiled, these are called, in this order::
+
+    OutputGraph.compile_and_call_fx_graph      Dynamo has made an FX graph, and calls its backend
+      extract_compiled_graph                   the bridge takes it, and settles its inputs
+        UnsupportedNodesCollector.run_node     it tries each node: what XLA cannot take is cut out
+        InputCollector.run_node                it runs all nodes again, for the pieces' inputs
+        extract_graph_helper                   it lowers a piece: this makes the xla graph
+
+and later, when the compiled function runs::
+
+    extract_graph_helper                       only for sizes that it was not lowered for yet
+    _xla_sync_multi                            inputs that are pending are computed first
+
+With dynamic shapes the bridge tries no nodes, and lowers the whole graph. ``fx`` describes what is
+seen (``FxGraph``, ``Piece``, ``Cut``), ``events`` notes what was compiled meanwhile.
 """
 
 from __future__ import annotations
@@ -35,8 +49,7 @@ class _OfThread(threading.local):
 class Bridge:
     """The hooks, and what they know of the graphs that are alive.
 
-    ``sensors`` puts them in. Those of one compilation nest: Dynamo compiles, the bridge extracts
-    the graph, tries its nodes, and lowers its pieces.
+    ``sensors`` puts them in.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -92,7 +92,12 @@ It is called with the report, and the aten ops that ran on the CPU at about that
 
 
 class Recorder:
-    """The recorder of the process, which notes compilations while it is running."""
+    """The recorder of the process: ``sensors`` makes it, and each window reads its ``events``.
+
+    ``forget`` is called when the first window opens, ``begin`` once torch_xla is there, and
+    ``note_compiled`` by the hooks from then on: what was compiled since the last call becomes
+    events. ``isolation`` lets it ``exclude`` what we cause ourselves.
+    """
 
     def __init__(self) -> None:
         self.meter = Meter()

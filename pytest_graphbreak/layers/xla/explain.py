@@ -1,8 +1,11 @@
 """Explains each compilation: why it exists, where, and in words that a user would use.
 
 ``explain`` makes the graphs of a window (``observer``) from its events, ``graph`` that of a log
-(``logs.origin``) from one. Both use what was going on, if that was watched (the ``context`` of an
-event); else, and for a log, the report of torch_xla alone.
+(``logs.origin``) from one. An event (``events.Event``) is one compilation. It has the report of
+torch_xla, if there was one, and its ``context``: what the bridge or autograd was doing, if that was
+watched. For a log the context is read from the report (``context_of_report``). A context names the
+FX graph that was being lowered (``fx.FxGraph``); nodes that XLA cannot take (``fx.Cut``) part that
+into pieces (``fx.Piece``). Graphs that no FX graph is behind are explained by ``lazy``.
 """
 
 from __future__ import annotations
@@ -43,9 +46,14 @@ _LOWERED = ("fx", "split", "recompile")
 class _Why(Struct):
     """The parts of an explanation.
 
-    ``callers`` is the Python stack that led there, the innermost frame first, ``traced`` continues
-    it inside of what Dynamo traced, the outermost first. A whole graph is placed where ``traced``
-    begins; ``is_of_node``: one node is the cause, and the place is its line, where ``traced`` ends.
+    Two stacks lead to the place. Where ``main`` calls the compiled ``forward``, and Dynamo traced
+    ``forward`` into ``block``, they are::
+
+        callers    main, and what called it     the Python stack, the innermost frame first
+        traced     forward, block               what Dynamo traced, the outermost frame first
+
+    A whole graph is placed in ``forward``. If one node is the cause (``is_of_node``), the graph is
+    placed at the line of that node, in ``block``.
     """
 
     cause: str
@@ -79,6 +87,7 @@ def graph(name: str, event: Event, places: Places) -> Graph:
     report = event.report
     nearest_first = why.traced[::-1] if why.is_of_node else why.traced
     where = _place((*nearest_first, *why.callers), places)
+    # Only the FX graph of a log has a place of its own: its nodes, and their lines, are not logged.
     if why.graph is not None and why.graph.where != NOWHERE and why.cause in _LOWERED:
         where = _in_graph(why.graph, event, places) or where
     return Graph(
@@ -119,7 +128,15 @@ def _why(event: Event, places: Places) -> _Why:
 
 
 def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
-    """Return what the bridge was doing, by a report alone; None if it was not at work."""
+    """Return what the bridge was doing, by a report alone; None if it was not at work.
+
+    It is known by a function on the stack, the first of these that is there::
+
+        partition_fx_graph_for_cpu_fallback    cut     it runs nodes; not if it lowers a piece
+        extract_graph_helper                   piece   it lowers a graph, or a part of one
+        extract_compiled_graph_helper          run     it settles the inputs before that
+        optimized_mod                          run     a compiled program settles its inputs
+    """
     graph = graph or FxGraph()
     if report.is_in_backward:
         graph = replace(graph, backward=True, cuts=[])
@@ -136,16 +153,20 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
 
 
 def _belongs_to_context(event: Event) -> bool:
-    """Return whether a compilation belongs to its context, and not to another thread meanwhile."""
-    if event.report is None:
+    """Return whether a compilation belongs to its context, and not to another thread meanwhile.
+
+    It does if its stack says so: that of a backward pass is empty, since autograd's threads run no
+    Python; that of a backend without the bridge has the function ``within``; any other has a frame
+    of the bridge. Without a report all do but the graph that puts a sharded tensor together.
+    """
+    report, context = event.report, event.context
+    if report is None:
         return not event.resharded
-    if event.context is not None and event.context.kind == "backward":
-        return not event.report.frames
-    if event.context is not None and event.context.within is not None:
-        return any(
-            (frame.file, frame.name) == event.context.within for frame in event.report.frames
-        )
-    return any(frame.file.endswith(native.BRIDGE_FILE) for frame in event.report.frames)
+    if context is not None and context.kind == "backward":
+        return not report.frames
+    if context is not None and context.within is not None:
+        return any((frame.file, frame.name) == context.within for frame in report.frames)
+    return any(frame.file.endswith(native.BRIDGE_FILE) for frame in report.frames)
 
 
 def _explain_in_context(

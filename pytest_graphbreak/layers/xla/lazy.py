@@ -30,15 +30,16 @@ CAUSES: Final = ("sync", "access")
 READERS: Final = [
     (re.compile(pattern), text)
     for pattern, text in (
-        (r"\.(item|tolist|cpu|numpy)\(", r".\1()"),
-        (r"\b(print|float|int|bool|complex|str|repr)\(", r"\1()"),
-        (r"\.to\(", ".to()"),
-        (r"^(if|elif|while|assert)\b", r"`\1`"),
-        (r"\b(and|or|not|in)\b", r"`\1`"),
+        (r"\.(item|tolist|cpu|numpy)\(", r".\1()"),  # loss.item()
+        (r"\b(print|float|int|bool|complex|str|repr)\(", r"\1()"),  # float(loss)
+        (r"\.to\(", ".to()"),  # loss.to("cpu")
+        (r"^(if|elif|while|assert)\b", r"`\1`"),  # if loss > 1:
+        (r"\b(and|or|not|in)\b", r"`\1`"),  # done = loss > 1 or late
     )
 ]
-"""What reads a value in a line of source, and how a reason names it."""
+"""What reads a value in a line of source, and how a reason names it; the first that is there."""
 _PRINTING: Final = ("__repr__", "__str__", "__format__", "_str")
+"""The functions of torch by which a tensor becomes text, where a line of the user's calls them."""
 _STEP: Final = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 """``with torch_xla.step():``"""
 
@@ -155,8 +156,9 @@ def _with_same_lines(graph: Graph, graphs: Sequence[Graph]) -> Graph:
 def _is_same_code(before: Graph, after: Graph) -> bool:
     """Return whether two lazy graphs of one line are the same code.
 
-    They are if their stacks are equal, or if only the line differs at which the outermost function
-    goes on (a test that calls ``step(x)`` in two lines), and they have as many inputs and outputs.
+    They are if their stacks are equal. They are, too, if they have as many inputs and outputs, and
+    the stacks differ only in the line of the outermost function (a test that calls ``step(x)`` in
+    two lines).
     """
     if after.cause not in CAUSES or after.where == NOWHERE:
         return False

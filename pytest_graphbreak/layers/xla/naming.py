@@ -51,7 +51,12 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
 
 
 def _number_of(node: Any, position: int, backward: bool) -> int:
-    """Return the position of an input in the graph that this one was made from; -1 if none."""
+    """Return the position of an input in the graph that this one was made from; -1 if none.
+
+    AOTAutograd labels the inputs of its graphs (``desc``): ``PlainAOTInput(idx=2)`` was the third
+    of Dynamo's. A graph without labels has the inputs of Dynamo's in their order; but a backward
+    pass has what the forward pass kept for it.
+    """
     label = node.meta.get("desc")
     if label is None:
         return -1 if backward else position
@@ -88,7 +93,17 @@ def _input_name(
     backward: bool,
     paths: Mapping[str, str],
 ) -> str:
-    """Return the name of an input: the ``number`` of ``user_names``, if nothing says more."""
+    """Return the name of an input: the ``number`` of ``user_names``, if nothing says more.
+
+    The first of these that the node has names it::
+
+        tangents_1                       the gradient that backward() starts from
+        desc.target  (a parameter)       `self.head.weight`
+        _dynamo_source                   `x`, from ``L['x']``
+        its number                       the name that Dynamo gave the input of that number
+        a line, in a backward pass       `mul`, kept by the forward pass,
+        its position                     input 3
+    """
     label = node.meta.get("desc")
     target = getattr(label, "target", None)
     # Set on placeholders by torch/_dynamo/output_graph.py (2.9.1, 2.13).
