@@ -111,7 +111,12 @@ def is_recompile(id: str) -> bool:
 
 
 def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttempt | None:
-    """Return the attempt whose rest this one is, or that called this one after a break."""
+    """Return the attempt whose rest this one is, or that called this one after a break.
+
+    Where ``forward`` broke at a call of ``helper``, both the rest of ``forward``
+    (``torch_dynamo_resume_in_forward_at_12``) and ``helper`` are compiled next, and ``forward`` is
+    the parent of both.
+    """
     if is_resume(code.name):
         return process.nearest_before(code)
     for frame in reversed(above):

@@ -58,7 +58,13 @@ class Guess(Struct, frozen=True):
 
 
 class Markers:
-    """The markers of one process, in order. The memory does not grow with their number."""
+    """The markers of one process, in order. The memory does not grow with their number.
+
+    It counts runs (``_Runs``) of markers that nothing parts, by two rules at once, since only the
+    end of the log shows which holds. The modules ``shlo ttir shlo ttir ttnn vhlo ttnn`` are one
+    graph by the first rule (``vhlo ttnn``; what is before it began before the log), and three by
+    the second (``shlo ttir``, ``shlo ttir ttnn`` and ``vhlo ttnn``).
+    """
 
     def __init__(self) -> None:
         self._module = _Module()

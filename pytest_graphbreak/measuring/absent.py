@@ -32,13 +32,14 @@ def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) ->
 
 def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
     """Return why none of the layers that a cap names can be observed; empty if one can."""
-    missing = compilers(cap.layers)
-    if cap.every is not None or not missing or any(layer in observed for layer in cap.layers):
+    needed = compilers(cap.layers)
+    is_for_any_layer = cap.every is not None or not needed
+    if is_for_any_layer or any(layer in observed for layer in cap.layers):
         return ""
-    if any(map(is_installed, missing)):
+    if any(map(is_installed, needed)):  # it is there, and nothing was compiled
         return ""
     names = ", ".join(f"{layer}={count}" for layer, count in cap.layers.items())
-    are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+    are = f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'}"
     return f"the {cap.by} names {names}, and {are} not installed in this Python"
 
 
@@ -46,7 +47,7 @@ def why_nothing_is_observed() -> str:
     """Return why no layer can be observed; empty if one can."""
     if any(all(map(is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""
-    names = dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values())
+    names = dict.fromkeys(layer.compiler for layer in DESCRIPTIONS.values())
     if len(names) == 1:
         return f"{next(iter(names))} is not installed in this Python"
     return f"none of {', '.join(names)} is installed in this Python"

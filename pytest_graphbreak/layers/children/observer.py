@@ -213,6 +213,7 @@ class Following:
         for child in spool.read(FAMILY.spool):
             if child.node not in self._ended_before:
                 new = added_since(child.record, self._before.get(child.node))
+                # A count of None, which is not known, may be of runs.
                 ran = any(count != 0 for count in new.executions.values())
                 if new.active or ran or new.errors or _note(child):
                     reports.append((child, new))

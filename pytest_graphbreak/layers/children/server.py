@@ -73,15 +73,21 @@ class FunctionCall(Struct, frozen=True):
 class Server(Struct):
     """Reads one order per line (JSON); answers each with the pid and then with the exit code.
 
-    ``has_torch``: torch is imported here, so a fork has it. ``is_over``: the input has ended.
+    It waits for the program with ``select``: for its input, whose end ends the program, and for
+    ``_wakeup``, to which Python writes when a child ends.
     """
 
     has_torch: bool = False
+    """Whether torch is imported here, so that a fork has it."""
     is_over: bool = False
+    """Whether the input has ended."""
     _inbox: bytes = b""
+    """What was read of the input and is no whole order yet."""
     _directory: str = ""
+    """The directory of the last order; it is removed at the end."""
     _wakeup: tuple[int, int] = field(default_factory=os.pipe)
     _out: int = 1
+    """The descriptor for answers."""
 
     def serve(self) -> int:
         self._out = os.dup(1)  # imported modules may print
@@ -148,7 +154,7 @@ class Server(Struct):
 
     def _become(self, order: Order, parent: int) -> None:
         """Become the program in the fork: its own session and output, then the order; no return."""
-        code = 70
+        code = 70  # of a program that cannot begin, or a function that raises (sysexits.h)
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)

@@ -143,6 +143,7 @@ class TTLines:
         """
         if self.ends < self.headers:
             return self.copies.unsure
+        # More markers than headers: what was taken for copies at once may have been graphs.
         return self.copies.count if self.ends > self.headers else 0
 
     # What subclasses are told of; nothing is done here.
@@ -191,6 +192,7 @@ class TTLines:
             if message is None:
                 return False
             self.levels[message.level] += 1
+            # The preamble of a whole header names the thread.
             if not message.stage or not thread:
                 self._message(message, rank, thread)
                 return True

@@ -81,6 +81,10 @@ class _Lowering(threading.local):
 class DeviceRuns:
     """The runs and reads of this process. There is one for all windows, as of the metrics.
 
+    ``sensors`` calls ``attach`` and ``detach``, and puts the hooks (``before_sync``, ...) around
+    functions of torch_xla. A window (``observer``) asks for the ``mark`` where it opens and where
+    it closes, and at the end for the ``totals`` and their ``lines``.
+
     A step notes by appending to a list, which any thread and any signal handler may do at any
     moment; all is added up when a window is read.
     """
@@ -134,7 +138,7 @@ class DeviceRuns:
     def after_sync(self, before: Lookups | None, result: Any) -> bool:
         """Note what a sync ran; return whether something was compiled, and not for the bridge."""
         after = self._lookups()
-        if before is None or before == after:
+        if before is None or before == after:  # ``before_sync`` failed, or nothing was pending
             return False
         self._note(Request("sync", self._stack()))
         return before[1] != after[1] and not self._lowering.depth
@@ -231,7 +235,7 @@ class DeviceRuns:
     def _note_read(self, before: Lookups) -> None:
         stack, after = self._stack(), self._lookups()
         self._note(Request(READ, stack))
-        if after != before:
+        if after != before:  # the value had to be computed first: a graph ran for it
             self._note(Request("access", stack))
 
     # What runs and reads are in a record.

@@ -5,6 +5,9 @@ to find those that XLA cannot take. It puts the rest into partitions
 (``fused_0``, ``fused_1``, ...), and lowers each partition to one xla graph.
 ``bridge`` and ``unbridged`` read everything here from live objects while that goes on, and keep it
 as text; ``explain`` makes reasons and places of it.
+
+First what is kept (``FxGraph``, its ``Cut`` and ``Piece``), then the functions that read it, and at
+the end why a graph was compiled again (``change``, ``new_sizes``).
 """
 
 from __future__ import annotations
@@ -68,12 +71,15 @@ class FxGraph(Struct, eq=False):
     pending: tuple[str, ...] = ()
     cuts: list[Cut] = []
     positions: dict[str, int] = {}
-    names: tuple[str, ...] = ()
-    """The names of its inputs in the user's code, in their order."""
     inputs: dict[str, str] = {}
-    """The same names by the names of their nodes."""
+    """The names of its inputs in the user's code, in their order, by the names of their nodes."""
     inputs_settled: bool = False
     """Whether the bridge is done with its inputs."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its inputs' names alone."""
+        return tuple(self.inputs.values())
 
     def input(self, node: str) -> str:
         """Return the name in the user's code of the input that this node represents."""
@@ -125,7 +131,6 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
         backward=any(node.name.startswith("tangents") for node in nodes if is_input(node)),
         pending=tuple(pending_inputs(args, names)),
         positions={node.name: position for position, node in enumerate(nodes)},
-        names=names,
         # Inputs are recognised by name: a backend may have put nodes of its own between them.
         inputs=dict(zip((node.name for node in nodes if is_input(node)), names, strict=True)),
     )

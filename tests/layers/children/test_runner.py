@@ -12,7 +12,7 @@ import pytest
 
 from pytest_graphbreak.layers.children import runner as running
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
-from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
+from pytest_graphbreak.layers.children.server import ERRORS, OUT, TIMED_OUT, Order
 
 pytestmark = pytest.mark.pure
 
@@ -83,6 +83,14 @@ def test_a_server_that_is_gone_is_reported_and_its_program_ends(
     with pytest.raises(ServerError, match="was killed; try again"):
         serves(server).exit_code(ORDER)
     assert groups == killed
+
+
+def test_a_program_that_prints_nothing_has_no_output_of_the_one_before(tmp_path: Path) -> None:
+    for name in (OUT, ERRORS):
+        (tmp_path / name).write_text("of the run before\n")
+    server = cast("subprocess.Popen[str]", Answering("42\n", "-9\n"))
+    ended = Runner(tmp_path, 60, server).run([sys.executable])
+    assert (ended.code, ended.out, ended.err) == (-9, "", "")
 
 
 def test_an_interrupt_ends_the_program_and_no_more(groups: list[int]) -> None:
