@@ -273,7 +273,8 @@ def _statics(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
 
 def _static_numbers(info: Any, args: tuple[Any, ...]) -> list[int]:
     numbers = getattr(info, "static_argnums", ())
-    return sorted({number % len(args) for number in numbers if abs(number) < len(args)})
+    size = len(args)
+    return sorted({number % size for number in numbers if -size <= number < size})
 
 
 def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

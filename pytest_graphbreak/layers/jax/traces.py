@@ -71,12 +71,15 @@ class KeptTraces:
             caches = self._evict()
         except (_Unexpected, MissingName, AttributeError, LookupError, TypeError, ValueError):
             self._staying = {}
-            caches = ()
+            caches = {}
         with _hide(caches):
             clear()
 
-    def _evict(self) -> tuple[Any, ...]:
-        """Evict all that must not stay; return the caches that hold nothing else."""
+    def _evict(self) -> dict[Any, str]:
+        """Evict all that must not stay; return the caches that hold nothing else, as JAX lists them.
+
+        Raises one of several exceptions if JAX's caches are not as they are expected to be.
+        """
         traces, lowerings = private.value(private.TRACES), private.value(private.LOWERINGS)
         self._staying = self._evict_traces(traces)
         jaxprs = [jaxpr for jaxpr, _ in _values(traces, _is_trace)]
@@ -87,7 +90,9 @@ class KeptTraces:
         is_computation = partial(_is_computation, private.value(private.LOWERED))
         for computation in _values(lowerings, is_computation):
             computation._executable = None
-        return traces, lowerings, private.value(private.PRIMITIVES)
+        listed = private.value(private.CACHES)
+        kept = traces, lowerings, private.value(private.PRIMITIVES)
+        return {cache: listed[cache] for cache in kept}
 
     def _evict_traces(self, traces: Any) -> dict[int, Any]:
         """Evict the traces that must not stay; return the arguments of the others by ``id``."""
@@ -127,14 +132,15 @@ class KeptTraces:
 
 
 @contextmanager
-def _hide(caches: tuple[Any, ...]) -> Iterator[None]:
-    """Hide these caches from JAX meanwhile."""
+def _hide(caches: dict[Any, str]) -> Iterator[None]:
+    """Take these caches out of JAX's list meanwhile. Each is listed with the name of a function."""
     listed = private.value(private.CACHES) if caches else {}
-    names = {cache: listed.pop(cache) for cache in caches}
     try:
+        for cache in caches:
+            del listed[cache]
         yield
     finally:
-        listed.update(names)
+        listed.update(caches)
 
 
 def _evict_lowerings(lowerings: Any, stay: set[int]) -> None:

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+jax = pytest.importorskip("jax")
+
 from pytest_graphbreak.layers.jax import calls
 from pytest_graphbreak.layers.jax.calls import JaxCall
 from pytest_graphbreak.layers.jax.functions import enclosed_value
 from pytest_graphbreak.model.stacks import Line
+from tests.layers.jax.tools import watched
 
 pytestmark = pytest.mark.jax
 
@@ -28,3 +31,12 @@ def test_names_that_are_missing_are_empty() -> None:
     assert calls._source(SimpleNamespace()) == ""
     old = SimpleNamespace(debug_info=SimpleNamespace(func_src_info="f at model.py:12"))
     assert calls._source(SimpleNamespace(jaxpr=old)) == "f at model.py:12"  # of jax 0.7
+
+
+@pytest.mark.parametrize("number", [-1, 0])
+def test_a_static_argument_is_known_from_both_ends(number: int) -> None:
+    f = jax.jit(lambda n: n * 2, static_argnums=number)
+    graphs = watched(lambda: (f(3), f(4))).graph_list
+    assert [graph.reason.partition(" (")[0] for graph in graphs][1:] == [
+        "the static argument n: 3 before, 4 now"
+    ]

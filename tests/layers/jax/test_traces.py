@@ -121,7 +121,7 @@ CASES = (
 
 def test_counts_are_those_of_cleared_caches_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(traces.KeptTraces, "_evict", lambda self: ())
+        patch.setattr(traces.KeptTraces, "_evict", lambda self: {})
         known = {case: isolated(case) for case in CASES}
     shuffled = random.Random(0)
     for _ in range(6):
@@ -192,6 +192,22 @@ def test_what_is_found_otherwise_than_expected_is_all_cleared(
     monkeypatch.setattr(private, "LOWERED", private.TRACES._replace(chain="gone"))
     JaxObserver().isolate("test")
     assert not gone(private.TRACES)
+
+
+@STAYS
+@pytest.mark.parametrize("unlisted", [private.TRACES, private.LOWERINGS, private.PRIMITIVES])
+def test_a_cache_that_jax_does_not_list_has_all_cleared(
+    monkeypatch: pytest.MonkeyPatch, unlisted: private.JaxName
+) -> None:
+    isolated(_arrays)
+    listed = private.value(private.CACHES)
+    cache = private.value(unlisted)
+    monkeypatch.delitem(listed, cache)
+    others = {*listed}
+    JaxObserver().isolate("test")
+    assert {*listed} == others
+    cached = private.TRACES, private.LOWERINGS
+    assert not any(gone(name) for name in cached if name is not unlisted)
 
 
 def test_a_function_that_the_user_clears_is_gone() -> None:
