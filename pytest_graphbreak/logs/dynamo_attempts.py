@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo.events import Attempt
-from pytest_graphbreak.layers.dynamo.messages import attempt_name
+from pytest_graphbreak.layers.dynamo.events import Attempt, attempt_name
 from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.stacks import Line, function
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo.messages import Reason, reason
+from pytest_graphbreak.layers.dynamo.messages import Reason, most_telling, reason
 from pytest_graphbreak.layers.dynamo.operations import Calls
 from pytest_graphbreak.model.stacks import Line
 
@@ -50,9 +50,10 @@ class Attempt(Struct, eq=False):
     """Whether torch itself was compiling when Dynamo came to the frame: unless it becomes a graph,
     it is not reported."""
     guards: tuple[str, ...] | None = None
-    """The guards that failed; None if the frame was not compiled before."""
+    """Dynamo's texts on the guards that failed, one for each earlier compile of the frame, the
+    newest first; None if it was not compiled before."""
     guard_value: str = ""
-    """What the first of them met instead."""
+    """What ``failed_guard`` met instead."""
 
     # What came of it.
     outcome: str = "running"
@@ -67,10 +68,23 @@ class Attempt(Struct, eq=False):
     """Seconds that it took, without attempts in it; None while it is running and if unknown."""
 
     @property
+    def failed_guard(self) -> str:
+        """The text of ``guards`` that a report goes by; empty if Dynamo did not say."""
+        return most_telling(self.guards or ())
+
+    @property
     def why_broke(self) -> str:
         """The reason of the break that ended it; empty without one."""
         breaks = list(self.breaks.values())
         return breaks[-1].reason.text if breaks else ""
+
+
+def attempt_name(id: str, rounds: int) -> str:
+    """Return the name of an attempt: ``0/0``, or ``0/0#2`` where ids began again once.
+
+    Compile ids begin again when Dynamo is reset; ``rounds`` counts from 1.
+    """
+    return id if rounds == 1 else f"{id}#{rounds}"
 
 
 class Fault(Struct):

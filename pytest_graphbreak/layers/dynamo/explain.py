@@ -78,7 +78,7 @@ class EventReader:
 
     def recompile(self, attempt: Attempt) -> Recompile:
         """Return the recompile of a frame: which guard failed, and what came instead."""
-        guard = messages.guard(attempt.guards or ())
+        guard = messages.guard(attempt.failed_guard)
         value = messages.readable(attempt.guard_value)
         return Recompile(
             LAYER,
@@ -98,15 +98,14 @@ class EventReader:
         Dynamo writes a global as ``G['name']``, and a local variable as ``L['name']``.
         """
         subject = messages.subject(guard)
-        # Dynamo lists the guard that failed first.
-        is_global = any(f"G['{subject}']" in text for text in (attempt.guards or ())[:1])
+        is_global = f"G['{subject}']" in attempt.failed_guard
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
         place = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
         return self._places.frame(*place) if place else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
         """Return the user's line that the failed guard comes from, if Dynamo says it."""
-        lines = messages.guard_lines(attempt.guards or ())
+        lines = messages.guard_lines(attempt.failed_guard)
         full_lines = [line._replace(file=self._full_path(line, attempt)) for line in lines]
         stack = self._stack([line for line in full_lines if self._places.is_user(line.file)])
         return stack[-1] if stack else NOWHERE
@@ -187,7 +186,7 @@ class EventReader:
         if event.number:  # the same attempt called its backend once more, and DDP cut nothing
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:
-            return "recompile", messages.guard(attempt.guards)
+            return "recompile", messages.guard(attempt.failed_guard)
         why = attempt.parent.why_broke if attempt.parent is not None else ""
         if is_resume(attempt.code.name):
             return "break", why

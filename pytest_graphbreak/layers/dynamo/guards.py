@@ -1,4 +1,4 @@
-"""The guards that failed before a frame was compiled again, and the value that the first one met.
+"""The guards that failed before a frame was compiled again, and the value that one of them met.
 
 Dynamo says what a guard expected, not always what came: that is read from the locals of the frame
 that is compiled again, while its guards are looked at.
@@ -54,8 +54,8 @@ class GuardSensor:
     def _note(self, attempt: Attempt, reasons: Any, frame: Any) -> None:
         attempt.guards = tuple(str(reason) for reason in reasons or ())
         if attempt.guards:
-            first, values = attempt.guards[0], frame.f_locals
-            attempt.guard_value = or_else("", self._what_came, attempt, first, values)
+            guard, values = attempt.failed_guard, frame.f_locals
+            attempt.guard_value = or_else("", self._what_came, attempt, guard, values)
 
     def _what_came(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
         """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
@@ -89,14 +89,13 @@ def _text_of(guard: str) -> str:
     return _PREFIX.sub("", guard.strip())
 
 
-# What the first guard met.
+# What the guard met.
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:
     """Return ``x has shape [5, 3] now`` or ``n is 3 now``; empty if it is not known.
 
-    ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
-    frame's local variables.
+    ``guard`` is Dynamo's text on a guard that failed, ``values`` are the frame's local variables.
     """
     text = _text_of(guard).partition("  #")[0]  # without the line of code that it comes from
     for pattern, words_of in _FORMS:

@@ -43,17 +43,24 @@ _CLASS = re.compile(r"<class '([\w.<>]+)'>")
 _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
 """``model.py:12 in forward``"""
 _SUBJECT = re.compile(
+    # tensor 'x' size mismatch at index 0. expected 4, actual 5
     r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' (?P<property>\w+) mismatch"
+    # not hasattr(self, 'cache')
     r"|(?:not )?hasattr\((?P<holder>.{1,200}), '(?P<attribute>\w{1,100})'\)"
+    # len(self.blocks) == 2
     r"|len\((?P<list>.{1,200}?)(?:\._modules)?\) [=!]="
+    # 2 <= x.size()[0]
     r"|(?:\d+ <= )?(?P<size>[\w.\[\]']{1,200})\.size\(\)\["
+    # not self.hooks
     r"|not (?P<empty>[\w.\[\]']{1,200})$"
+    # mask is not None
     r"|(?P<none>[\w.\[\]']{1,200}) is (?:not )?None"
+    # ___check_obj_id(self.mode, ...)
     r"|___check_(?:obj|type)_id\((?P<identity>[\w.\[\]']{1,200}),"
+    # self.n == 3
     r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
 )
-"""What a guard is about, in each form of guards: ``tensor 'x' size mismatch``, ``len(xs) == 2``,
-``self.n == 3``."""
+"""The expression that a guard is about, in each form of guards that ``guard`` returns."""
 _ZERO_ONE = re.compile(r"size mismatch at index \d+\. expected [01], actual")
 """``size mismatch at index 0. expected 1, actual 5``"""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
@@ -75,20 +82,27 @@ def reason(message: str) -> Reason:
     return _free(message) if layout is None else _laid_out(message, layout.start())
 
 
-def guard(texts: tuple[str, ...]) -> str:
-    """Return the guard that failed, from Dynamo's text on each earlier compile, newest first.
+def most_telling(texts: tuple[str, ...]) -> str:
+    """Return one of Dynamo's texts on a recompile: it has one for each earlier compile.
 
-    Sizes 0 and 1 have graphs of their own: what failed for another size says more.
+    The first is of the newest compile, and is returned unless it says only that a size is not 0 or
+    1 any more. Such a size has a graph of its own: what failed for another size says more.
     """
-    if not texts:
-        return UNNAMED
-    newest = texts[0]
-    if _ZERO_ONE.search(newest):
-        newest = next((text for text in texts if not _ZERO_ONE.search(text)), newest)
-    text = re.sub(r"^!?[\d/]+:\s*", "", newest.strip())
+    newest = texts[0] if texts else ""
+    if not _ZERO_ONE.search(newest):
+        return newest
+    return next((text for text in texts if not _ZERO_ONE.search(text)), newest)
+
+
+def guard(text: str) -> str:
+    """Return the guard that failed: ``n == 2``, from Dynamo's text.
+
+    The text is ``0/0: L['n'] == 2    # return x * n  # model.py:8 in f``, and may go on with a
+    stack, or with advice on guards of a backend (torch/_dynamo/guards.py of 2.13) or a parameter.
+    """
+    text = re.sub(r"^!?[\d/]+:\s*", "", text.strip())
     text = text.split("\nUser stack trace:")[0]
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
-    # Advice of torch: for guards on the backend (guards.py of 2.13), and on parameters.
     text = re.split(r" If this is unexpected, wrap your backend| Guard failed on a param", text)[0]
     return without_details(text) or UNNAMED
 
@@ -113,16 +127,17 @@ def readable(text: str) -> str:
     return re.sub(r"\._(?:parameters|buffers)\['(\w+)'\]", r".\1", text)
 
 
-def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
-    """Return where the failed guard comes from, outermost frame first; empty if unknown.
+def guard_lines(text: str) -> tuple[Line, ...]:
+    """Return where the guard of Dynamo's text comes from, outermost frame first; empty if unknown.
 
-    From 2.13 on a stack follows the guard. Before, and in logs, one line follows it, whose file is
-    without the directories that it shares with torch's own (``wt/model.py``).
+    From 2.13 on a stack follows the guard, below ``User stack trace:``. Before, and in logs, one
+    place follows it, whose file is without the directories that it shares with torch's own::
+
+        0/0: L['n'] == 2    # return x * n  # twice  # wt/model.py:8 in f
     """
-    text = texts[0] if texts else ""
     if stack := stacks.read(text.partition("\nUser stack trace:")[2]):
         return stack
-    # After the guard come the line of code, its own comments, and a place.
+    # After the guard come the line of code, the comments that it has itself, and the place.
     comments = text.split("  # ")[1:]
     for number, comment in enumerate(comments[1:], 1):
         if place := _PLACE.match(comment):
@@ -193,11 +208,6 @@ def limit(kind: str, message: str) -> str | None:
 
 def limit_reached(name: str, value: str) -> str:
     return f"{name} was reached ({value})" if value else f"{name} was reached"
-
-
-def attempt_name(id: str, rounds: int) -> str:
-    """Return the name of an attempt: its compile id, and the round of ids if there were more."""
-    return id if rounds == 1 else f"{id}#{rounds}"
 
 
 def without_details(text: str) -> str:

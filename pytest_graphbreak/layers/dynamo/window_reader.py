@@ -21,6 +21,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Stance,
     Started,
     Stopped,
+    attempt_name,
 )
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, seconds_of
 from pytest_graphbreak.model.merging import record_of
@@ -129,7 +130,7 @@ def _names(attempts: Sequence[Attempt]) -> dict[int, str]:
             rounds += 1
             seen.clear()
         seen.add(attempt.id)
-        names[id(attempt)] = messages.attempt_name(attempt.id, rounds)
+        names[id(attempt)] = attempt_name(attempt.id, rounds)
     return names
 
 

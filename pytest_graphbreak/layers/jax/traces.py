@@ -76,7 +76,7 @@ class KeptTraces:
             clear()
 
     def _evict(self) -> dict[Any, str]:
-        """Evict all that must not stay; return the caches that hold nothing else, as JAX lists them.
+        """Evict all that must not stay; return the caches that hold nothing else, and their names.
 
         Raises one of several exceptions if JAX's caches are not as they are expected to be.
         """
@@ -133,7 +133,7 @@ class KeptTraces:
 
 @contextmanager
 def _hide(caches: dict[Any, str]) -> Iterator[None]:
-    """Take these caches out of JAX's list meanwhile. Each is listed with the name of a function."""
+    """Take these caches out of JAX's list meanwhile."""
     listed = private.value(private.CACHES) if caches else {}
     try:
         for cache in caches:

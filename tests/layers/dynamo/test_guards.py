@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from pytest_graphbreak.layers.dynamo.guards import current_value, modules  # noqa: E402
 from tests.conftest import Suite  # noqa: E402
+from tests.layers.dynamo.tools import window  # noqa: E402
 
 
 class Hostile:
@@ -91,3 +92,21 @@ def test_a_generator_falls_with_the_break_of_who_calls_it(suite: Suite) -> None:
     causes = [line for line in run.outlines if line.startswith("  + ")]
     assert len(causes) == 1, causes
     run.stdout.fnmatch_lines(["*and because of it:", "*in Chain.each runs without the compiler"])
+
+
+def test_the_value_and_the_line_are_of_the_guard_that_is_named() -> None:
+    """The newest guard says only that the size is not 1: reported is one of an earlier compile."""
+
+    def scaled(x: Any, mode: str) -> Any:
+        y = x * 2
+        return y.sin() if mode == "a" else y.cos()
+
+    first = scaled.__code__.co_firstlineno
+    compiled = torch.compile(scaled, backend="eager", dynamic=True)
+    compiled(torch.ones(4), "a")
+    compiled(torch.ones(1), "a")
+    with window() as seen:
+        compiled(torch.ones(5), "b")
+    (recompile,) = seen[0].recompile_list
+    assert recompile.reason == "mode == 'a' (mode is 'b' now)"
+    assert recompile.guard.line == first + 2

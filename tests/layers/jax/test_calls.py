@@ -8,11 +8,11 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from pytest_graphbreak.layers.jax import calls
-from pytest_graphbreak.layers.jax.calls import JaxCall
-from pytest_graphbreak.layers.jax.functions import enclosed_value
-from pytest_graphbreak.model.stacks import Line
-from tests.layers.jax.tools import watched
+from pytest_graphbreak.layers.jax import calls  # noqa: E402
+from pytest_graphbreak.layers.jax.calls import JaxCall  # noqa: E402
+from pytest_graphbreak.layers.jax.functions import enclosed_value  # noqa: E402
+from pytest_graphbreak.model.stacks import Line  # noqa: E402
+from tests.layers.jax.tools import watched  # noqa: E402
 
 pytestmark = pytest.mark.jax
 
