@@ -238,7 +238,7 @@ def _periods(kinds: Counter[_MarkerRun], last: _MarkerRun) -> Guess:
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
     least, most = min(counts), max(counts)
-    sure, why = _confidence(kinds, candidates, misfits, least == most)
+    sure, why = _confidence(kinds, candidates, misfits, agreed=least == most)
     completed = sum(run.length // stages * number for run, number in kinds.items())
     return Guess(
         graphs=counts[0],
@@ -285,8 +285,9 @@ def _count(kinds: Counter[_MarkerRun], stages: int) -> int:
 
 
 def _confidence(
-    kinds: Counter[_MarkerRun], candidates: list[int], misfits: int, agreed: bool
+    kinds: Counter[_MarkerRun], candidates: list[int], misfits: int, *, agreed: bool
 ) -> tuple[str, str]:
+    """Return how sure a guess is, and why; ``agreed``: all candidates make as many graphs."""
     markers = sum(run.length * number for run, number in kinds.items())
     stages, parts = candidates[0], kinds.total()
     if len(candidates) > 1:

@@ -1,4 +1,15 @@
-"""Reads a log once, from beginning to end, and keeps what reports need."""
+"""Reads a log once, from beginning to end, and keeps what reports need.
+
+Each line goes to the readers that know its form, and what they find goes on::
+
+    a record of torch's log        TorchLines -> Dynamo -> Origins.add_fx_graph
+    a report of torch_xla          XlaLines -> Origins.add_compilation
+    a header, a module, an error   TTGraphs -> Origins.begin_program, end_program
+
+So ``Origins`` meets everything in the order of the log, which shows what each device graph comes
+from. ``read`` returns a ``Reading``, which ``logs.report``, ``logs.completeness`` and the pages of
+``graphbreak analyze`` show.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
 def findings(reading: Reading) -> list[Finding]:
     """Return everything that made an extra graph or left the compiler, most important first."""
     graphs = _deepest(reading)
-    # ``fx`` is a graph of Dynamo's, and of ``other`` no cause is known, but for ``CUT``.
+    # A graph ``fx`` is one of Dynamo's, which is explained itself. Of a graph ``other`` there is
+    # nothing to say, unless torch_xla is known to have cut it.
     return findings_of_record(
         reading.record,
         (graph for graph in graphs if graph.cause not in ("fx", "other") or graph.reason == CUT),

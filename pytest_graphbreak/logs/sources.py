@@ -45,6 +45,8 @@ class Sources(Places):
         super().__init__(places.root)
         self.infra = places.infra
         self._folders = [str(places.root), *map(str, directories)]
+        # How the paths of files begin that may be shown: the user's, once links are resolved, and
+        # those of packages, as they are.
         self._below = [os.path.join(os.path.realpath(folder), "") for folder in self._folders]
         self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)

@@ -1,7 +1,8 @@
 """Counts without the expensive compiler: the option ``graph_budget_backend``.
 
 ``torch.compile`` is replaced meanwhile: if no backend is asked for, or one that is to be
-replaced, another one compiles. What Dynamo captures does not depend on it.
+replaced, another one compiles. What Dynamo captures does not depend on it. ``suite.gate`` attaches
+a ``Backend`` for the session; the patch is made once torch is imported (``hooks.LatePatch``).
 """
 
 from __future__ import annotations

@@ -134,12 +134,13 @@ class _Family:
     def on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()  # a thread that this process does not have may hold it
-        watched = self._open_windows > 0 or bool(self._between) or self._child is not None
+        is_parent = self._open_windows > 0 or bool(self._between)
+        is_watched = is_parent or self._child is not None
         self._open_windows = 0
         self._between = []
         NOTIFIER.listener = NOBODY  # that of the process that was forked
         with guard():
-            if watched and self._places is not None:
+            if is_watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
                 self.adopt(Child(about, observers(), self._places, forked=True), self._places)
 
