@@ -46,10 +46,12 @@ _PASSED: Final = frozenset(
 )
 """The signals that are passed on to the script."""
 _FREE_SECONDS: Final = 0.5
+"""The seconds that sending may take in any script."""
 _MOST_SHARE: Final = 0.05
-"""The share of the script's time, beside some free seconds, that sending may take in all.
+"""The share of the script's time that sending may take besides: of 60 seconds, 0.5 and 3.
 
-What is observed beyond it is sent later. The last status is always sent.
+Where it has taken more, nothing is sent until the script has run for longer. The last status is
+always sent.
 """
 
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""

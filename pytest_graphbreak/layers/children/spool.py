@@ -288,7 +288,8 @@ MOST: Final = 8192
 class RunCounts:
     """The runs of this process, in a file that the test reads.
 
-    ``counts`` are indexed by what ``add`` returns.
+    ``add`` returns the index of a line in ``counts``; each run of the line adds one there. Where
+    there are too many lines, the index is 0, and a count there makes all runs unknown.
     """
 
     def __init__(self, folder: str) -> None:
@@ -300,7 +301,7 @@ class RunCounts:
             self.counts = memoryview(mmap.mmap(file, MOST * 8)).cast("Q")
         finally:
             os.close(file)
-        self._next = itertools.count(1)  # 0 counts what has no number
+        self._next = itertools.count(1)
 
     def add(self, line: LineRuns) -> int:
         """Return the index of a new count, of runs of ``line``; 0 if there are too many lines.

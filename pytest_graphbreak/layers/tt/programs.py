@@ -153,7 +153,10 @@ KEPT: Final = 5_000
 """The most graphs kept one by one. All are counted; memory must not grow with the log."""
 
 WAITING: Final = 64
-"""The most unfinished graphs of one thread that later stages may still belong to."""
+"""The most unfinished graphs of one thread that later stages may still belong to.
+
+There is more than one only where several processes print with one thread id (see above).
+"""
 
 RESHARD: Final = "ReplicateShardedData"
 """The module name of the graphs with which torch_xla gathers a sharded tensor."""

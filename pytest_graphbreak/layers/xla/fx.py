@@ -260,7 +260,11 @@ def on_device(value: Any) -> bool:
 
 
 def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:
-    """Describe a CPU tensor among the operands of a node; return the code that made it, too."""
+    """Describe a CPU tensor among the operands of a node; return the code that made it, too.
+
+    It is followed back by the first operand of each node. Where that leads to an input of the
+    graph, the input's name says enough; else the stacks of the node and of the origin are returned.
+    """
     what = f"CPU tensor of shape {list(tensor.shape)}"
     origin = node
     while not is_input(origin) and origin.all_input_nodes:

@@ -70,6 +70,8 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
     """Return what is done before and after each function."""
     unbridged, executions = bridge.unbridged, recorder.executions
 
+    # A sync of the user's is where what it compiled is noted; the bridge's own syncs are noted by
+    # the hooks of the bridge.
     def after_mark(before: tuple[int, int] | None, result: Any) -> None:
         if executions.after_sync(before, result):
             recorder.note_if_compiled()
@@ -173,7 +175,7 @@ class XlaSensors:
             raise MissingName(missing) from None
         ours = [patch.patched for patch in self._patches.values() if patch is not None]
         if getattr(owner, name) in ours:
-            return None  # copied from a module that is watched already
+            return None  # ``COPY`` was imported after ``BRIDGE`` was patched, and has our function
         before, after = self._hooks[sensor]
         return RuntimePatch(owner, name, before, after, self.recorder.failed)
 
