@@ -11,6 +11,7 @@ from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness
+from pytest_graphbreak.logs.markers import GUESS, LIKELY, SURE
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.items import Graph
@@ -145,9 +146,9 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
 def sure(reading: Reading) -> str:
     """Return how certain the number of device graphs is."""
     if reading.tt.headers:
-        return "certain" if reading.is_certain else "likely"
-    levels = [guess.sure for guess in reading.guesses.values()]
-    for level in ("guess", "likely", "sure"):
+        return "certain" if reading.is_certain else LIKELY
+    levels = [guess.sure for guess in reading.guesses.values()]  # one for each rank
+    for level in (GUESS, LIKELY, SURE):
         if level in levels:
             return level
     return ""

@@ -171,10 +171,10 @@ class Bridge:
             return
         for event in self._recorder.events[start:]:
             # With dynamic shapes the bridge tries no nodes: a CPU op is seen only here.
-            if event.fallbacks and event.report and not event.report.is_of_bridge:
-                node = xla_fx.find_op(gm, event.fallbacks)
-                if node is not None:
-                    graph.cuts.append(xla_fx.cpu_op(node, event.fallbacks, graph))
+            is_of_node = event.report is not None and not event.report.is_of_bridge
+            node = xla_fx.find_op(gm, event.fallbacks) if is_of_node else None
+            if node is not None:
+                graph.cuts.append(xla_fx.cpu_op(node, event.fallbacks, graph))
 
     # UnsupportedNodesCollector.run_node(self, node): can XLA take it?
 

@@ -191,7 +191,12 @@ def describe_piece(gm: Any, fx: FxGraph) -> Piece:
 def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -> Cut | None:
     """Return why the bridge leaves a node out; None for one that uses no device tensor.
 
-    ``ops`` are the aten ops that ran on the CPU in it.
+    ``ops`` are the aten ops that ran on the CPU in it. The first of these reasons that holds::
+
+        aten::histc runs on the CPU                there were such ops
+        CPU tensor of shape [3] from `mask`        an operand is on the host
+        a tensor was moved to the CPU              the node is x.cpu(), or x.to(...)
+        the result of aten::foo is a CPU tensor    none of these
     """
     operands = {item: interpreter.env.get(item) for item in node.all_input_nodes}
     if not any(on_device(tensor) for value in operands.values() for tensor in tensors(value)):

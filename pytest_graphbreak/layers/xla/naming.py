@@ -41,8 +41,8 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
     inputs = [node for node in nodes if is_input(node)]
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
-    # An export lifts the module's parameters, and puts them before the user's inputs: of the
-    # numbers 0 to 4, where there are two names, the first three.
+    # An export lifts the module's parameters, and puts them before the user's inputs. With five
+    # inputs and two names the first three are lifted, and 3 and 4 are the user's 0 and 1.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(user_names))
     return tuple(
         _input_name(node, position, user_names, number - lifted, backward=backward, paths=paths)
