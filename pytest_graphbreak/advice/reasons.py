@@ -124,20 +124,8 @@ def load_yaml(name: str, kind: type[Data]) -> Data:
     return msgspec.convert(yaml.load(text, loader), kind)
 
 
-# tensor 'L['x']' size mismatch at index 0. expected 4, actual 5, or 2 <= x.size()[1]: the tensor
-# and its dimension.
-_INDEX: Final = re.compile(
-    r"tensor '(?P<name>[^\n]{1,200}?)' size mismatch at index (?P<index>\d+)"
-    r"|\b2 <= (?P<of>\S{1,200}?)\.size\(\)\[(?P<at>\d+)\]"
-)
-_SIMPLE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|'[^']*')\])*")
-"""``self.rows[0]``, ``batch['ids']``: what can stand in a line of advice as it is."""
-_LOCAL: Final = re.compile(r"^[LG]\['([^']*)'\]")
-"""``L['x']`` and ``G['x']``, as guards name local and global variables."""
-_KEYWORD: Final = re.compile(r"^kwargs\['([A-Za-z_]\w*)'\]")
-"""``kwargs['mask']``, which the caller writes as ``mask``."""
-_HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
-"""``._modules['0']`` and ``._parameters['weight']``, written as ``[0]`` and ``.weight``."""
+_INDEX: Final = re.compile(r"tensor '(?P<tensor>\w+)' size mismatch at index (?P<dim>\d{1,3})\b")
+"""``tensor 'x' size mismatch at index 0. expected 4, actual 5``: the tensor and its dimension."""
 
 
 @lru_cache(_MOST_REASONS)
@@ -145,27 +133,12 @@ def fix_line(family: Family, reason: str, detail: str = "", code: str = "") -> F
     """Return the line for a reason of a family, or None; a name too long for it becomes ``x``."""
     fitting = (line for line in family.lines if line.matches(reason, detail, code))
     line = next(fitting, None)
-    if line is None:
-        return None
-    tensor, dim = _dimension(reason)
-    texts = (line.short.replace("{dim}", dim).replace("{tensor}", name) for name in (tensor, "x"))
+    match = _INDEX.match(reason)
+    if line is None or match is None:
+        return line
+    filled = line.short.replace("{dim}", match["dim"])
+    texts = (filled.replace("{tensor}", name) for name in (match["tensor"], "x"))
     return replace(line, short=next(text for text in texts if len(text) <= SHORT_LIMIT))
-
-
-def _dimension(reason: str) -> tuple[str, str]:
-    """Return the tensor that a failed guard is about, as code, and its dimension."""
-    match = _INDEX.search(reason)
-    if match is None:
-        return "x", "0"
-    name = _as_code(match["name"] or match["of"])
-    return name if _SIMPLE.fullmatch(name) else "x", str(int(match["index"] or match["at"]))
-
-
-def _as_code(subject: str) -> str:
-    """Return what a guard is about as the caller writes it: keywords and attributes by name."""
-    name = _LOCAL.sub(r"\1", subject)
-    name = _KEYWORD.sub(r"\1", name)
-    return _HELD.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", name)
 
 
 @lru_cache(_MOST_REASONS)

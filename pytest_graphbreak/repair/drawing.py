@@ -155,7 +155,8 @@ def time_limit(seconds: float) -> Iterator[None]:
     """Raise ``TooLongError`` in a block that takes longer.
 
     It comes between two instructions of Python, so not within an operator. The user's own alarm is
-    put back; outside of the main thread, where no signal arrives, there is no limit.
+    put back, with the time that it had left before the block, as if the block took none. Outside of
+    the main thread, where no signal arrives, there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -167,9 +168,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     handler = signal.signal(signal.SIGALRM, stop)
     timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # also after an alarm that comes while the timer is stopped
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, *timer)
 

@@ -28,6 +28,8 @@ _MOST: Final = 2**24
 """Bytes of a file that are kept."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
 """The flags of ``os.open`` with which a file may be written."""
+_NAMES: Final = (str, bytes, os.PathLike)
+"""Types of the names of files. ``open`` also takes the number of a file that is open already."""
 _OF_TOOLS: Final = ("TORCH", "TRITON", "KINETO", "PYTEST", "GRAPHBREAK", "XLA", "PJRT")
 """How variables of the environment begin that compilers and test runners set."""
 
@@ -189,14 +191,14 @@ class WrittenFiles:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, args: tuple[Any, ...]) -> None:
-        if event != "open" or not self._active or not isinstance(args[0], str | os.PathLike):
+        if event != "open" or not self._active or not isinstance(args[0], _NAMES):
             return
         path, mode, flags = args
         # ``open`` has a mode, ``os.open`` only flags.
         writes = {*mode} & {*"wax+"} if isinstance(mode, str) else (flags or 0) & _WRITES
         if not writes:
             return
-        file = Path(os.path.abspath(path))
+        file = Path(os.path.abspath(os.fsdecode(path)))
         if file in self._before or not file.is_relative_to(self._root) or file.suffix == ".pyc":
             return
         self._active = False  # reading it is an event as well

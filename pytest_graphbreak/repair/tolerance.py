@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.repair.comparison import ValueDifference
-from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, leaf_text
+from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, TypeName, leaf_text
 
 _NOTHING: Final = "nothing"
 """The leaf of a value that has fewer of them than the other."""
@@ -23,7 +23,8 @@ class Comparer(Struct, frozen=True):
     """Compares values. Each element has its own tolerance, that of ``torch.testing`` for its dtype.
 
     ``factor`` widens it, for code that inductor generates: it orders additions otherwise. With
-    ``drawn`` a result may require gradients that the original did not compute in this branch.
+    ``drawn``, for calls with drawn inputs, a result may require gradients where that of the
+    original does not.
     """
 
     factor: float = 1.0
@@ -34,6 +35,7 @@ class Comparer(Struct, frozen=True):
         old_paths, new_paths = ([path for path, _ in flat] for flat in (before, after))
         if old_paths != new_paths:
             olds, news = [*old_paths, _NOTHING], [*new_paths, _NOTHING]
+            # The lists differ, so they do at the end of the shorter one: ``_NOTHING`` is no path.
             pairs = enumerate(zip(olds, news, strict=False))
             at = next(place for place, (old, new) in pairs if old != new)
             before_it, after_it = dict(before), dict(after)
@@ -64,7 +66,9 @@ class Comparer(Struct, frozen=True):
         return None if same else ValueDifference("", leaf_text(old), leaf_text(new))
 
     def _tensors(self, old: TensorLeaf, new: TensorLeaf) -> ValueDifference | None:
-        grad = new.requires_grad if old.requires_grad or not self.drawn else False
+        grad = new.requires_grad
+        if self.drawn and not old.requires_grad:
+            grad = False  # the original may not have computed it: it took another branch
         for what, before, after in (
             ("its shape", list(old.value.shape), list(new.value.shape)),
             ("its dtype", old.value.dtype, new.value.dtype),
@@ -99,21 +103,37 @@ class Comparer(Struct, frozen=True):
         return any(_as_tensor(leaf) is not None for _, leaf in flat)
 
     def same_numbers(self, before: Flat, after: Flat) -> bool:
-        """Return whether all numbers of a value are in another in this order, in whatever form.
+        """Return whether another value holds all numbers and texts of a value, in their order.
 
-        An int may be a tensor, a list a tensor of its entries, or the first rows of a longer one.
+        A number may have become a tensor, and a list a tensor of its entries, or the first rows of
+        a longer one. There may be more between them: ``(3, 0.5)`` is in ``[tensor(3), 7, 0.5]``.
         """
+        needed = [leaf for _, leaf in before if leaf is not None and not isinstance(leaf, TypeName)]
+        # ``any`` takes candidates from the iterator up to the one that fits, so that the next
+        # search goes on behind it: that keeps the order.
         candidates = iter([candidate for _, leaf in after for candidate in _candidates(leaf)])
-        numbers = [leaf for _, leaf in before if _as_tensor(leaf) is not None]
-        return all(any(self._same(old, new) for new in candidates) for old in numbers)
+        return all(any(self._same(old, new) for new in candidates) for old in needed)
 
     def _same(self, old: Any, new: Any) -> bool:
+        if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
+            return self._unlike(old, replace(new, requires_grad=old.requires_grad)) is None
+        if not isinstance(old, TensorLeaf) and not isinstance(new, TensorLeaf):
+            return self._unlike(old, new) is None
         before, after = _as_tensor(old), _as_tensor(new)
         if before is None or after is None or before.numel() != after.numel():
             return False
-        if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
-            return self._unlike(old, replace(new, requires_grad=old.requires_grad)) is None
-        return bool(self._close(before.to(after.dtype), after.reshape(before.shape)).all())
+        return self._same_in_other_type(before, after.reshape(before.shape))
+
+    def _same_in_other_type(self, old: torch.Tensor, new: torch.Tensor) -> bool:
+        """Return whether the same numbers are in a type that can hold them.
+
+        3 may become 3.0, but 1.5 not 1, 2.0 not 2, 2 not True, and 0.1 not a float16.
+        """
+        if not torch.can_cast(old.dtype, new.dtype):
+            return False
+        cast = old.to(new.dtype)
+        is_lossless = self._close(old, cast.to(old.dtype)).all()
+        return bool(is_lossless and self._close(cast, new).all())
 
 
 def _candidates(leaf: Any) -> Iterator[Any]:
@@ -124,10 +144,11 @@ def _candidates(leaf: Any) -> Iterator[Any]:
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    """Return the numbers of a leaf, or None for a text and an integer of more than 64 bits."""
     if isinstance(leaf, TensorLeaf):
         return leaf.value
-    if isinstance(leaf, float):
-        return torch.tensor(leaf, dtype=torch.float64)
+    if isinstance(leaf, float | complex):
+        return torch.tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else torch.cdouble)
     return torch.tensor(leaf) if isinstance(leaf, bool | int) and abs(leaf) < 2**63 else None
 
 
@@ -210,6 +231,8 @@ def _close_numbers(old: str, new: str) -> bool:
     first, second = float(old), float(new)
     size = max(abs(first), abs(second))
     last = max(map(_last_place, (old, new)))
+    # 1.4467 and 1.4468: the last digit counts 0.0001, which is less than _MOST * 1.4468, so they
+    # are close. 0.5 and 0.6 are not: of the last digit, 0.1, no more than _MOST * 0.6 is allowed.
     # 1.01: the difference of two decimals may be a little more than the last digit counts.
     return abs(first - second) <= 1.01 * max(min(last, _MOST * size), _CLOSE * size, _LEAST)
 

@@ -85,13 +85,20 @@ def flatten(
     parts = None if ended else _parts(value, path, opened)
     if parts is None:
         return [(path, kind_name)]
-    if isinstance(value, list) and len(value) > _FEW and {*map(type, value)} in ({int}, {float}):
-        numbers = torch.tensor(value, dtype=torch.float64)
-        return [(f"{path}()", kind_name), (path, TensorLeaf(numbers))]
+    if isinstance(value, list) and (dtype := _long_dtype(value)) is not None:
+        return [(f"{path}()", kind_name), (path, TensorLeaf(torch.tensor(value, dtype=dtype)))]
     leaves: Flat = [(f"{path}()", kind_name)]
     for name, part in parts:
         leaves += flatten(part, name, opened=opened, within=(*within, id(value)))
     return leaves
+
+
+def _long_dtype(values: list[Any]) -> torch.dtype | None:
+    """Return the type of the numbers of a long list of one kind, None for any other list."""
+    kinds = {*map(type, values)} if len(values) > _FEW else set()
+    if kinds == {int} and all(abs(number) < 2**63 for number in values):
+        return torch.int64
+    return torch.float64 if kinds == {float} else None
 
 
 def _parts(value: Any, path: str, opened: bool) -> list[tuple[str, Any]] | None:

@@ -96,6 +96,14 @@ for n in range(3):
 print(counts)
 """
 
+MEAN: Final = f"""{HEAD}def f(x):
+    y = x * 2
+    return y, y.mean().item()
+
+{CALL}for n in range(3):
+    y, mean = c(torch.full((4,), n + 0.1))
+"""
+
 LIST: Final = f"""{HEAD}class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -414,6 +422,7 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     ),
     "state that the program keeps after the call": (MODULE, ((READS, ONE_MORE), (AFTER, MOVED))),
     "a counter as a buffer": (COUNTER, BUFFER),
+    "a number as the tensor that it was": (MEAN, ((".item()", ""),)),
     "an item after the call": (
         ITEM,
         (("sum().item()", "sum()"), ("counts.append(count)", "counts.append(count.item())")),
@@ -559,6 +568,13 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
             ("counts.append(count)", "counts.append(count.item())"),
         ),
         "stdout, line 1",
+    ),
+    "a number that is truncated": (MEAN, ((".item()", ".long()"),), "mean"),
+    "a number of fewer digits": (MEAN, ((".item()", ".half()"),), "mean"),
+    "a whole number of another type": (
+        MEAN.replace("n + 0.1", "n + 1.0"),
+        ((".item()", ".long()"),),
+        "mean",
     ),
     "a buffer that holds another list": (
         LIST,

@@ -43,6 +43,23 @@ def test_the_alarm_of_a_program_is_put_back() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_an_alarm_at_the_end_of_the_block_leaves_no_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    setitimer = signal.setitimer
+
+    def late(which: int, seconds: float, *rest: float) -> object:
+        if seconds == 0 and signal.getsignal(signal.SIGALRM) is not before:
+            signal.raise_signal(signal.SIGALRM)
+        return setitimer(which, seconds, *rest)
+
+    monkeypatch.setattr(signal, "setitimer", late)
+    with pytest.raises(TooLongError), time_limit(60):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
 def test_another_thread_has_no_limit() -> None:
     ended: list[bool] = []
 
