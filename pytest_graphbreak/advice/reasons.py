@@ -28,7 +28,7 @@ class Sign(Struct, frozen=True):
 
     ``reason`` is searched in the reason (torch's ``gb_type``, or the free text of an older torch),
     ``detail`` in torch's own explanation and hints, ``code`` in the source line. All are regular
-    expressions; case is ignored.
+    expressions. Case is ignored: ``graphbreak explain`` searches them in what a user types, too.
     """
 
     reason: str = ""
@@ -51,7 +51,9 @@ A form is how the line that breaks is reached; ``layers.dynamo.reached`` has the
 
 
 class FixLine(Struct, frozen=True):
-    """A line after ``fix:`` for some reasons of a family: a sign of them, whose case matters.
+    """A line after ``fix:`` for some reasons of a family. Like ``Sign`` it has patterns of them.
+
+    Case matters here: they are searched in what was measured, and never in what a user types.
 
     ``short: x.sum() > 0 is a tensor`` with ``holds: [plain, library]`` is shown where a line of the
     user breaks and where one of an installed package does: in both forms a test has followed it. In
@@ -72,7 +74,7 @@ class FixLine(Struct, frozen=True):
         return all(not part or re.search(part, text) for part, text in pairs)
 
 
-class Family(Struct, frozen=True, eq=False):
+class Family(Struct, frozen=True, eq=False):  # hashed by identity, for the caches below
     """Reasons with one meaning and one remedy.
 
     ``name`` is what a user types after ``graphbreak explain``; ``short`` is one line of at most
@@ -143,11 +145,11 @@ def fix_line(family: Family, reason: str, detail: str = "", code: str = "") -> F
 
 @lru_cache(_MOST_REASONS)
 def first(
-    families: tuple[Family, ...], reason: str, detail: str = "", code: str = ""
+    among: tuple[Family, ...], reason: str, detail: str = "", code: str = ""
 ) -> Family | None:
     """Return the first family that a reason belongs to, or None."""
     code = code.strip()
-    return next((entry for entry in families if entry.matches(reason, detail, code)), None)
+    return next((entry for entry in among if entry.matches(reason, detail, code)), None)
 
 
 def guard_text(reason: str) -> str:

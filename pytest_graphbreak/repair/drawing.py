@@ -39,8 +39,13 @@ COMPILING: Final = 90.0
 class Drawing(Struct, frozen=True):
     """Calls of a run with drawn inputs, each time from the state before the first call.
 
-    With ``eager`` nothing is compiled; with ``values_only`` all have the sizes of the program's
-    own; those in ``left_out`` are not called.
+    ``inputs.DrawnInputs`` draws the inputs of one compiled callable, and lists the ways to call it
+    (``DrawnWay``). A way is a kind of inputs, such as "zero" or "a batch of one", together with
+    whether gradients are computed and whether the modules are in the other of their train and eval
+    modes (``flipped``).
+
+    With ``eager`` nothing is compiled; with ``values_only`` all inputs have the sizes of the
+    program's own. The ways in ``left_out`` are not called.
     """
 
     capture: Capture
@@ -52,10 +57,12 @@ class Drawing(Struct, frozen=True):
         """Return what each call gives, by the kind of its inputs."""
         drawn: dict[str, CallResult] = {}
         for number, entry in enumerate(entries):
-            inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, self.capture.dims(entry))
+            dims = self.capture.dims(entry)  # the dimensions whose size varies in the program
+            inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, dims)
             modules = bool(entry.objects.modules)
             ways = inputs.ways(values_only=self.values_only, grad=entry.grad, modules=modules)
             for way in ways:
+                # "zero" of the first compiled callable, "zero, call 2" of the second
                 key = f"{way.name}, call {number + 1}" if number else way.name
                 if key not in self.left_out:
                     # With a seed for each, a number that was baked into a graph shows.
@@ -79,15 +86,19 @@ class Drawing(Struct, frozen=True):
                     result = entry.compiled(*args, **kwargs)
                 gradients = _gradients(entry.objects.modules, result, args, kwargs)
             if not entry.grad:
-                # Not asked for: they may be others, but not be lost. So a zero stands for each,
-                # which requires gradients where there was one (``Comparer`` with ``drawn``).
+                # The program computes no gradients, so a patch may give others, but may not lose
+                # one. So zeros are compared: [2.5, None] becomes [0, 0], of which the first
+                # requires gradients and the second does not (``Comparer`` with ``drawn``).
                 gradients = [torch.zeros(()).requires_grad_(_is_some(x)) for x in gradients]
             call = result_of(entry, result, args, kwargs)
         except TooLongError:
             return CallResult(entry.name, raised=ENDLESS)
         except Exception as error:
             return CallResult(entry.name, raised=raised_by(error))
+        # Both are compared as if they were arguments. The second gives names such as
+        # "the next random number of ['torch']".
         further = named({"gradients": gradients, "the next random number of ": next_random()})
+        # Of the objects that the call leaves as they were, only the small ones are kept.
         after = Reached({}, [entry.original, args, kwargs]).values()
         same = {name for name in after if is_equal(before.get(name, []), after[name])}
         values = {x: settle(flat) for x, flat in after.items() if x not in same or is_small(flat)}

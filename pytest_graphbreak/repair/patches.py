@@ -1,7 +1,9 @@
 """Patches of a program, and its files: as their user has them, and with patches applied.
 
-A remedy proposes a ``SourcePatch``. ``Search`` lets ``ProgramFiles`` apply those that it tries, and
-looks up where the lines of a patched run are in the files of the user.
+A remedy proposes a ``SourcePatch``. ``Search`` lets ``ProgramFiles`` apply those that it tries. A
+run of the patched program gives a ``Record`` whose lines are those of the patched copy;
+``ProgramFiles.locate`` finds them in the files of the user. A ``trial.Site`` is the path of a file,
+and the module it was imported as.
 
 Only the user's own files are patched: not those of installed packages, which nobody could merge.
 Every line that no patch touches stays as it is.
@@ -47,6 +49,8 @@ class SourcePatch(Struct, frozen=True):
     """What it costs, or what happens at another time with it."""
 
 
+_INSTALLED: Final = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+"""A virtual environment may be in the checkout: what is installed there is nobody's to patch."""
 MOST_LINES: Final = 8
 """The most lines of a diff, removed and added, that one patch may have: longer is no patch."""
 
@@ -94,7 +98,11 @@ class ProgramFiles(Struct):
         return {path: read(path).encode(texts[name]) for name, path in paths.items()}
 
     def locate(self, where: Frame) -> Frame:
-        """Return a place of a patched run with its line in the user's file, the nearest alike."""
+        """Return a place of a patched run with its line in the user's file.
+
+        A patch moves the lines below it. Of several lines that read alike the nearest is taken; a
+        line that only the patch has, or that is in no file of the user, stays as it is.
+        """
         if where.file not in self.sites or not self._is_users(where.file):
             return where
         code, text = _spaced_once(where.code), self._lines(where.file)
@@ -161,10 +169,6 @@ class ProgramFiles(Struct):
         installed = any(path.is_relative_to(Path(folder).resolve()) for folder in _INSTALLED)
         beside = (Path.cwd(), self.target.path.resolve().parent)
         return not installed and any(path.is_relative_to(folder) for folder in beside)
-
-
-# A virtual environment may be in the checkout: what is installed there is nobody's to patch.
-_INSTALLED: Final = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
 
 def _changed_lines(before: str, after: str) -> int:

@@ -50,11 +50,18 @@ def inductor_random_as_eager() -> None:
         config.fallback_random = True
 
 
+_steady: Final[list[Any]] = []
+"""The step of torch_xla that ``steady_random`` has put in."""
+
+
 def steady_random() -> None:
     """Let the device draw the same numbers after a step of torch_xla as without it.
 
     A step sets the next seed. A compilation contains one, so a program with fewer graphs would draw
     other inputs than the original, and its results could not be compared.
+
+    So a step of torch_xla is wrapped: ``state`` notes the seed before it, ``put_back`` sets that
+    seed again after it. ``fail`` is called if one of the two raises.
     """
     binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     step = getattr(binding, "_xla_step_marker", None)
@@ -75,10 +82,6 @@ def steady_random() -> None:
     _steady.append(patch.patched)
 
 
-_steady: Final[list[Any]] = []
-"""The step of torch_xla that ``steady_random`` has put in."""
-
-
 def wait(*, pending: bool = True) -> None:
     """Wait until the device has finished its work; with ``pending`` also what was not begun.
 
@@ -94,9 +97,10 @@ def wait(*, pending: bool = True) -> None:
 
 
 def shared_values(environment: Mapping[str, str]) -> dict[str, Flat]:
-    """Return what a program shares with all others: random numbers that come next, settings.
+    """Return what a program shares with all others.
 
-    ``environment`` is how the variables of the environment were when it began.
+    That is the next random numbers, two settings of torch, and the variables of the environment
+    that are not as they were when the program began (``environment``).
     """
     values: dict[str, Any] = {
         "the default dtype": str(torch.get_default_dtype()),
@@ -146,7 +150,10 @@ def log_lines() -> Iterator[list[str]]:
 
 @contextmanager
 def silence() -> Iterator[list[str]]:
-    """Yield the lines that are printed and logged in the block, which are not shown."""
+    """Yield a list; after the block it has the lines that were printed and logged in it.
+
+    They are not shown. The list is empty within the block.
+    """
     lines: list[str] = []
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), log_lines() as logged:
@@ -160,6 +167,7 @@ def plain_warnings() -> Iterator[None]:
     before = warnings.formatwarning
 
     def plain(message: Any, category: type[Warning], *_: Any) -> str:
+        # Who warned: the first frame outside of warnings.py, which calls this function.
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename == warnings.__file__:
             frame = frame.f_back

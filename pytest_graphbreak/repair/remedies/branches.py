@@ -10,10 +10,13 @@ After::
     y = torch.where(y.sum() > 0, y + 1, y)
     y = torch.cond(y.sum() > 0, lambda: y + 1, lambda: y.clone())
 
-When not: ``torch.where`` works out both sides, so they are only what has the shape of one tensor,
-and a gradient that is a number where the side is not chosen: a root or a sine is for
-``torch.cond``. That runs one side; both have to give a tensor of the same shape and dtype, and
-change nothing in place: torch refuses the rest while the graph is made.
+``torch.where`` runs both sides, so there are two rules for them. Both are made of one tensor, so
+that they have the same shape: ``x * 2`` and ``x + 1``, but not ``x`` and ``y``. And the gradient of
+their operations is a number for any input: that of ``x.sqrt()`` at -1 is NaN, and would stay NaN
+although ``torch.where`` chose the other side.
+
+All else is for ``torch.cond``, which runs one side. Both have to give a tensor of the same shape
+and dtype, and change nothing in place: torch refuses the rest while the graph is made.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ _NUMBER: Final = m.Integer() | m.Float() | m.UnaryOperation(m.Minus(), m.Integer
 _LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
 """Functions of each element whose gradient is a number whatever the element is, also of NaN."""
 _SMALL: Final = 128
-"""Up to here all floating types have each whole and half number: bfloat16 has eight digits."""
+"""Up to here each floating type holds all whole and half numbers: bfloat16 has
+eight binary digits, and 127.5 is 1111111.1."""
 _BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
 """Functions that give bools, so that nothing is compared with zero."""
 _REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
@@ -71,7 +75,7 @@ _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose both for a branch, the one that changes less first."""
-    if "if " in item.where.code:
+    if "if " in item.where.code.replace("(", " ("):  # ``if(t):`` is a branch, too
         for name, write in (("torch.where", to_where), ("torch.cond", to_cond)):
             change = rewriting(write, item.where)
             yield SourcePatch(f"the branch became {name}", change, item.where.file)
@@ -121,7 +125,18 @@ def _elements(value: cst.BaseExpression) -> set[str]:
 
 
 class Choice(Struct, frozen=True):
-    """The two values that a branch chooses between, and ``name = `` or ``return ``."""
+    """The two values that a branch chooses between, and ``name = `` or ``return ``.
+
+    =====================================  ==============  ============
+    the branch                             ``head``        ``values``
+    =====================================  ==============  ============
+    ``if t: x = a`` and ``else: x = b``    ``x = ``        a, b
+    ``if t: x = a``                        ``x = ``        a, x
+    ``if t: return a``, then ``return b``  ``return ``     a, b
+    ``x = a if t else b``                  ``x = ``        a, b
+    ``return a if t else b``               ``return ``     a, b
+    =====================================  ==============  ============
+    """
 
     test: str
     head: str
@@ -149,7 +164,8 @@ def choice_of(place: Place) -> Choice:
     names.add(head.removesuffix(" = "))
     changing = (x for x in walk([place.function.body]) if m.matches(x, _IN_PLACE))
     for change in (x for x in changing if _base(x) in names):
-        # The value chosen is a new tensor: a change of it no longer reaches what it was.
+        # After ``z = x`` a change ``z += 1`` changes ``x``, too. Of ``z = torch.where(t, x, y)`` it
+        # would not: that is a new tensor.
         raise UnfitError(f"`{code(change)[:60]}` changes a tensor in place")
     for value in values:
         if any(m.matches(part, _MORE) for part in walk([value])):
@@ -160,7 +176,11 @@ def choice_of(place: Place) -> Choice:
 def _sides(
     node: cst.If, place: Place
 ) -> tuple[cst.BaseSmallStatement | None, cst.BaseSmallStatement | None]:
-    """Return what a branch does, and what it does else: nothing, or the ``return`` behind it."""
+    """Return the statement of a branch, and the one of its other side.
+
+    The other side is the ``else``; or, where the branch returns, the statement that follows it; or
+    None.
+    """
     first = body(node.body)
     if isinstance(node.orelse, cst.If):
         raise UnfitError("it has an `elif`")
@@ -228,7 +248,9 @@ def _comparison(test: cst.Comparison) -> str:
         raise UnfitError("a comparison of more than two")
     target = test.comparisons[0]
     sides = [test.left, target.comparator]
-    # Python compares doubles. A number that each type has compares alike in the tensor's own type.
+    # Python compares doubles: ``x.item() > 0.1`` is true of 0.1 in float32, which is a little more
+    # than the double 0.1, but ``x > 0.1`` is not, as torch rounds the 0.1 to float32. A number that
+    # each type holds exactly, such as 0.5, needs no double.
     exact = all(_is_small(side) or m.matches(side, _READS) for side in sides)
     texts = [_tensor(side, exact=exact) for side in sides]
     text = f"{texts[0]} {code(target.operator)} {texts[1]}"

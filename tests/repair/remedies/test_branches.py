@@ -9,10 +9,12 @@ from typing import Any, Final
 import pytest
 import torch
 
-from pytest_graphbreak.model.items import Frame
+from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.patches import UnfitError
-from pytest_graphbreak.repair.remedies.branches import to_cond, to_where
+from pytest_graphbreak.repair.remedies.branches import propose, to_cond, to_where
 from pytest_graphbreak.repair.remedies.tree import rewriting
+from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once
 
@@ -110,6 +112,13 @@ def results(run: Callable[..., Any], values: list[float], dtype: torch.dtype) ->
     out.sum().backward()
     # Of what the side that runs does not use torch.cond gives zeros, plain code nothing.
     return [out, *(torch.zeros_like(z) if z.grad is None else z.grad for z in (x, y))]
+
+
+@pytest.mark.parametrize("code", ["if x.sum() > 0:", "if(x.sum() > 0):", "z = x if(t) else y"])
+def test_every_branch_is_proposed_for(code: str) -> None:
+    item = Break("dynamo", "data-dependent", Frame("a.py", "f", 1, code))
+    titles = [patch.title for patch in propose(item, Trial(Record()))]
+    assert titles == ["the branch became torch.where", "the branch became torch.cond"]
 
 
 @pytest.mark.parametrize("write", [to_where, to_cond])
