@@ -13,8 +13,10 @@ from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import LAYERS
 
 Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
-"""The kinds of changes. ``kept`` is an entry that ``record`` did not write, since another one would
-have been removed for it.
+"""The kinds of changes.
+
+``kept`` comes only from ``record``, which removes no entry: a test that got parameters keeps its
+entry without a case, and no case is written beside it.
 """
 
 
@@ -106,7 +108,8 @@ def _both_runs(
 ) -> Iterator[tuple[str, Mapping[str, int], Mapping[str, int]]]:
     """Yield executions and reads before and after, for layers where both are known.
 
-    Only layers with the same number of graphs are included.
+    Only layers with the same number of graphs are included: with more or fewer graphs the runs
+    change as well, and the number of graphs is told already.
     """
     layers = [
         layer

@@ -110,6 +110,7 @@ def _check_version(node: Node) -> None:
 def _document(raw: Raw, path: Path, file: str) -> Document:
     top = Document(path, file, raw["profile"], _versions(raw, {}), raw.get("packages", {}))
     for name, test in raw["tests"].items():
+        # A test without cases has its remarks twice: in Entries, as every test, and in its entry.
         cases = test.get("cases", {None: test})
         entries = {case: _entry(top, name, case, entry) for case, entry in cases.items()}
         top.tests[name] = Entries(test.get("note"), test.get("ungated"), test[_LINE], entries)
@@ -157,7 +158,11 @@ def _reader(cls: type) -> Read:
 
 
 def _read_as(shape: inspect.Type) -> Read:
-    """Return the reader of a type, as msgspec describes it: its ``shape``."""
+    """Return the reader of a type, as msgspec describes it: its ``shape``.
+
+    ``form`` adds metadata to its types for these readers: ``checked``, ``holds`` and ``item``
+    (``form._with_description``); ``enum`` is of the schema, and lists what a text may be.
+    """
     metadata: Raw = {}
     while isinstance(shape, inspect.Metadata):
         metadata |= {**(shape.extra_json_schema or {}), **(shape.extra or {})}
@@ -172,7 +177,8 @@ def _read_as(shape: inspect.Type) -> Read:
         return _count(shape.ge or 0)
     if isinstance(shape, inspect.StrType):
         return _text(shape, None if "checked" in metadata else metadata.get("enum"))
-    return _test  # the type of a test is Any: its keys say which form it has
+    assert isinstance(shape, inspect.AnyType), f"form has no other types: {shape}"
+    return _test  # the keys of a test say which of two forms it has
 
 
 def _test(node: Node, what: str) -> Raw:
@@ -274,7 +280,7 @@ def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
     pattern = re.compile(words.pattern) if words.pattern else None
 
     def read(node: Node, what: str) -> str:
-        if type(node) is not Scalar or not (node.style or plain_kind(node.value) == "str"):
+        if not isinstance(node, Scalar) or not (node.style or plain_kind(node.value) == "str"):
             _wrong(node, what, "text")
         text: str = node.value
         if pattern is not None and not pattern.search(text):

@@ -9,10 +9,11 @@
 
 ``model.budget.Values`` says for each key which rule it has; each question has a line per rule:
 
-- ``counts``: by layer, each layer by itself; a missing count is zero. So are ``graphs``, but an
-  override that names those of a layer says all that is known of that layer.
+- ``counts``: by layer, each layer by itself; a missing count is zero.
+- ``graphs``: the same, but an override that names the graphs of a layer says all that is known of
+  that layer: its runs, operations and causes are then those of the override, too (``_overlay``).
 - ``runs``: counts of what ran; they belong to the graphs of their layer.
-- ``ops``: captured operations; a missing count is unknown, and each is of one compiler.
+- ``ops``: captured operations; a missing count is unknown, and each was counted by one compiler.
 - ``causes`` of graphs: an override replaces those of the layers that it names.
 - ``entries``, ``lines`` and ``places``: an override replaces the value as a whole, if it has the
   key, even by an empty value. ``entries`` are functions that Dynamo compiled, ``lines`` those of
@@ -69,6 +70,7 @@ def expectation(entry: Entry, profile: str) -> Expected | None:
         return None
     values = entry.values or Values()
     versions = override.versions if override else entry.versions
+    # The layers that the profile itself recorded; the plain values are those of entry.profile.
     own = override.layers if override else frozenset[str]()
     return Expected(
         values=overlay(values, override) if override else values,
@@ -116,7 +118,8 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
     match RULES[key]:
         case "graphs" | "counts":
             return bool(old.get(layer, 0) != new.get(layer, 0))
-        case "runs":  # an entry that was recorded without runs is not written only for them
+        case "runs":
+            # Runs that were not recorded are unknown, and no difference from what ran now.
             return expected.values.knows_runs(layer) and old.get(layer, 0) != new.get(layer, 0)
         case "ops":
             was, now = old.get(layer), new.get(layer)
@@ -129,7 +132,8 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
                 values.causes_of(layer) for values in (expected.values, measured.values)
             )
             return before is not None and after is not None and not _same_causes(before, after)
-        case "entries":  # nor is an entry without entries written only for them
+        case "entries":
+            # Names that were not recorded are unknown as well.
             return layer == PLACES_LAYER and bool(old) and {*old} != {*new}
         case "places":
             places = _of(layer, old), _of(layer, new)
@@ -210,6 +214,7 @@ def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
             return {layer: count for layer, side in sides if (count := side.get(layer))}
         case "causes":
             causes = {cause.key: cause.as_written() for cause in now if cause.layer in layers}
+            # A cause with the same count keeps the texts of the file, such as odd white space.
             for cause in before:
                 if cause.key in causes and cause.count == causes[cause.key].count:
                     causes[cause.key] = cause
@@ -257,7 +262,8 @@ class Overriding(Struct, frozen=True):
     """An override that is to make the plain values ``after``, on ``layers`` only.
 
     ``override`` is the one before, with the versions that measure now; ``base_versions`` measured
-    the plain values.
+    the plain values. ``plan`` asks for the ``result``, and then, with that in place of the one
+    before, whether it ``is_needed``.
     """
 
     override: Override
@@ -296,66 +302,83 @@ class Overriding(Struct, frozen=True):
         """Return whether the override has this key of ``WHOLE``."""
         if not is_measured_on(key, self.layers):
             return key in self.override.named
-        return not _is_plain(key, self)
+        return not self.is_plain(key)
 
     @property
     def result(self) -> Override:
         """The override that is to be written."""
-        values = Values(**{key: _override(key, self) for key in RULES})
+        values = Values(**{key: self._value(key) for key in RULES})
         return Override(values, self.override.versions, frozenset(filter(self.names, WHOLE)))
+
+    def _value(self, key: str) -> Any:
+        base, after = getattr(self.base, key), getattr(self.after, key)
+        match RULES[key]:
+            case "graphs":
+                return self.graphs
+            case "counts":
+                return self.different(key)
+            case "runs":
+                return self._runs(key)
+            case "ops":
+                return self._ops(key)
+            case "causes":
+                causes: list[Cause] = _without(self.override.values.causes, self.layers)
+                for layer in self.layers:
+                    was, now_there = _of(layer, base), _of(layer, after)
+                    if layer in self.graphs or not _same_causes(was, now_there):
+                        causes += now_there
+                return tuple(causes)
+        return after if self.names(key) else getattr(Values(), key)
+
+    def _runs(self, key: str) -> dict[str, int]:
+        """Return the runs that the override names.
+
+        It names all runs of a layer whose graphs it names, since no plain runs count there
+        (``_overlay``); zeros are left out. On other layers it names what differs, zeros as well:
+        with plain ``executions: {dynamo: 2, xla: 1}`` and nothing that ran here, ``{xla: 0}`` is
+        left if it names the graphs of dynamo.
+        """
+        counts, graphs = self.different(key), self.graphs
+        for layer in {*self.layers} & {*graphs}:
+            counts[layer] = getattr(self.after, key).get(layer, 0)
+        return {layer: count for layer, count in counts.items() if count or layer not in graphs}
+
+    def _ops(self, key: str) -> dict[str, int]:
+        """Return the operations that the override names.
+
+        They include those that another compiler counted than the plain ones, even equal numbers:
+        each compiler captures the same code in its own way, so these cannot be compared.
+        """
+        base, after = getattr(self.base, key), getattr(self.after, key)
+        counts, graphs = self.unwritten_counts(key), self.graphs
+        for layer in {*self.layers} & {*after}:
+            now = made_by(layer, self.override.versions)
+            is_comparable = now is None or same_minor(now, made_by(layer, self.base_versions))
+            if layer in graphs or not is_comparable or after[layer] != base.get(layer):
+                counts[layer] = after[layer]
+        return counts
 
     @property
     def is_needed(self) -> bool:
         """Whether the plain values are not those of the profile."""
-        return not all(_is_plain(key, self) for key in RULES)
+        return not all(map(self.is_plain, RULES))
 
+    def is_plain(self, key: str) -> bool:
+        """Return whether the plain value of a key is that of the profile, too.
 
-def _override(key: str, change: Overriding) -> Any:
-    base, after = getattr(change.base, key), getattr(change.after, key)
-    match RULES[key]:
-        case "graphs":
-            return change.graphs
-        case "counts":
-            return change.different(key)
-        case "runs":
-            counts, graphs = change.different(key), change.graphs
-            for layer in {*change.layers} & {*graphs}:
-                counts[layer] = after.get(layer, 0)
-            # A layer whose graphs it names has no plain runs (``_overlay``) that a zero replaces.
-            return {layer: count for layer, count in counts.items() if count or layer not in graphs}
-        case "ops":
-            counts, graphs = change.unwritten_counts(key), change.graphs
-            for layer in {*change.layers} & {*after}:
-                now = made_by(layer, change.override.versions)
-                is_comparable = now is None or same_minor(now, made_by(layer, change.base_versions))
-                # One of another compiler is no plain number, even if it is the same.
-                if layer in graphs or not is_comparable or after[layer] != base.get(layer):
-                    counts[layer] = after[layer]
-            return counts
-        case "causes":
-            causes: list[Cause] = _without(change.override.values.causes, change.layers)
-            for layer in change.layers:
-                was, now_there = _of(layer, base), _of(layer, after)
-                if layer in change.graphs or not _same_causes(was, now_there):
-                    causes += now_there
-            return tuple(causes)
-    return after if change.names(key) else getattr(Values(), key)
-
-
-# Is the plain value the one of the profile, too?
-
-
-def _is_plain(key: str, change: Overriding) -> bool:
-    base, after = getattr(change.base, key), getattr(change.after, key)
-    match RULES[key]:
-        case "graphs" | "counts" | "runs":
-            return all(base.get(layer, 0) == after.get(layer, 0) for layer in LAYERS)
-        case "ops":
-            return all(count == base.get(layer) for layer, count in after.items())
-        case "causes":
-            return _same_causes(after, base)
-        case "entries":
-            return {*after} == {*base}
-        case "places":
-            return _same_places(base, after, change.base_versions, change.override.versions)
-    return bool(after == base)
+        Compilers of operations are not compared here: equal numbers alone need no override, and
+        are written only into one that other numbers need.
+        """
+        base, after = getattr(self.base, key), getattr(self.after, key)
+        match RULES[key]:
+            case "graphs" | "counts" | "runs":
+                return all(base.get(layer, 0) == after.get(layer, 0) for layer in LAYERS)
+            case "ops":
+                return all(count == base.get(layer) for layer, count in after.items())
+            case "causes":
+                return _same_causes(after, base)
+            case "entries":
+                return {*after} == {*base}
+            case "places":
+                return _same_places(base, after, self.base_versions, self.override.versions)
+        return bool(after == base)

@@ -48,7 +48,13 @@ def baseline_path(directory: Path, file: str) -> Path:
 
     ``test_a.py`` has ``test_a.yaml``; any other name keeps its suffix (``test_a.txt.yaml``), and so
     does a Python file with a dot in its stem (``test_a.b.py.yaml``), so that no two files share a
-    baseline.
+    baseline. ``mirrored_file`` is the inverse::
+
+        test_a.py     test_a.yaml
+        test_a.b.py   test_a.b.py.yaml
+        test_a.txt    test_a.txt.yaml
+        test_a        test_a.~.yaml      otherwise it would share the first one
+        test_a.~      test_a.~.~.yaml    otherwise it would share the one above
     """
     _refuse_outside(file, file)
     parent, _, name = file.rpartition("/")
@@ -157,7 +163,7 @@ class Baselines:
                 if not is_needed(file or path.relative_to(self.directory).as_posix()):
                     continue
                 try:
-                    if file is None:
+                    if file is None:  # it is read for its errors only
                         document = load(resolve(self.directory, path), "")
                     else:
                         document = self.document(file)

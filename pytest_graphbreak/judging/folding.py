@@ -4,6 +4,12 @@
 ``series_of`` which recompiles are one, with those that they cause in turn. ``cause_keys``
 attributes each graph of a test to one cause at one place: one that follows from a break is counted
 for the break, a device graph for the cause of its FX graph. Data in, data out.
+
+A function is named here by its file and name, whatever the line (``_function_of``). Both
+``Folding`` and ``_BreaksAndRecompiles`` find breaks by functions, for different questions.
+``Folding`` asks which *change* to report a thing below, of the new breaks only, and takes a break
+for the consequence of another one. ``_BreaksAndRecompiles`` counts the graphs of *all* breaks of a
+record, each break by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +23,13 @@ from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, GraphName, Item, Recompile
 from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import Record
+
+Function = tuple[str, ...]
+"""A function as file and name."""
+
+
+def _function_of(where: Frame) -> Function:
+    return where.key[:2]
 
 
 class Folding:
@@ -33,8 +46,8 @@ class Folding:
     def __init__(self, record: Record, breaks: Sequence[Break]) -> None:
         self._leading: list[Break] = []
         """The breaks that follow from no other."""
-        self._stacks: list[set[tuple[str, ...]]] = []
-        """The functions that each of these, or a follower of it, runs through, as file and name."""
+        self._stacks: list[set[Function]] = []
+        """The functions that each of these, or a follower of it, runs through."""
         self._followers: dict[int, Break] = {}
         """The leading break of each other one, by the ``id`` of that."""
         for graph_break in breaks:
@@ -69,16 +82,21 @@ class Folding:
         return None if is_independent else self.break_through(recompile.where)
 
     def parent_of_graph(self, graph: Graph) -> Break | None:
-        """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
+        """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``).
+
+        By ``call``, the function that makes the graph called code that broke: it is the outermost
+        frame of the break, and its ``sync`` computes what the eager code there left pending. By
+        ``sources``, the break cut the sources off: since then they are graphs of their own.
+        """
         rule = graph.meaning.falls_with
         if rule == "call":
-            # The function itself, whose sync computes what eager code left pending.
-            here = graph.where.key[:2]
+            here = _function_of(graph.where)
             breaks = (leading for leading in self._leading if leading.stack)
-            return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
+            called = (leading for leading in breaks if _function_of(leading.stack[0]) == here)
+            return next(called, None)
         if rule == "sources":
-            # Since the break, the function that was waited for is a separate graph. A source that
-            # is an entry is compiled with or without the break; one that is not known may be one.
+            # A source that is an entry is compiled with or without the break. One that is not
+            # known may be an entry.
             is_entry = any(
                 name not in self._causes or _frame_number(name) in self._entries
                 for name in graph.sources
@@ -89,11 +107,11 @@ class Folding:
     def break_through(self, where: Frame) -> Break | None:
         """Return the first break that runs through the function of a place."""
         pairs = zip(self._stacks, self._leading, strict=True)
-        return next((head for stack, head in pairs if where.key[:2] in stack), None)
+        return next((head for stack, head in pairs if _function_of(where) in stack), None)
 
 
-def _functions(graph_break: Break) -> set[tuple[str, ...]]:
-    return {frame.key[:2] for frame in (*graph_break.stack, graph_break.where)}
+def _functions(graph_break: Break) -> set[Function]:
+    return set(map(_function_of, (*graph_break.stack, graph_break.where)))
 
 
 def _break_follows(graph_break: Break, earlier: Break) -> bool:
@@ -112,8 +130,9 @@ def _traced_before(graph_break: Break, earlier: Break) -> bool:
             log()  # breaks second: until then it was in the graph
             model.step()  # what it calls breaks first
     """
+    here = graph_break.where
     return any(
-        frame.key[:2] == graph_break.where.key[:2] and 0 < graph_break.where.line < frame.line
+        _function_of(frame) == _function_of(here) and 0 < here.line < frame.line
         for frame in earlier.stack[:-1]
     )
 
@@ -141,15 +160,18 @@ class RecompileSeries(Struct):
 def series_of(recompiles: Iterable[Recompile]) -> list[RecompileSeries]:
     """Return the recompiles by function and guard, in order of first appearance.
 
-    A function that is recompiled inside a call of a recompiled one is a follower of that one.
+    A function that is recompiled inside a call of a recompiled one is a follower of that one. A
+    follower of a follower is one of the first caller: if ``a`` calls ``b``, which calls ``c``, and
+    a new shape recompiles all three, the series of ``a`` has the followers ``b`` and ``c``.
     """
+    # The recompile that a call of each function belongs to; for a follower, that of its caller.
     latest: dict[tuple[str, ...], Recompile] = {}
     groups: dict[tuple[str, ...], RecompileSeries] = {}
     of_item: dict[int, RecompileSeries] = {}
     for recompile in recompiles:
-        calls = ((recompile.layer, *frame.key[:2]) for frame in recompile.stack)
+        calls = ((recompile.layer, *_function_of(frame)) for frame in recompile.stack)
         caller = next((latest[call] for call in calls if call in latest), None)
-        function = (recompile.layer, *recompile.where.key[:2])
+        function = (recompile.layer, *_function_of(recompile.where))
         if caller is not None and _is_recompiled_with(recompile, caller):
             latest[function] = caller
             of_item[id(caller)].followers.setdefault(function, []).append(recompile)
@@ -184,7 +206,7 @@ def key_of(item: Item) -> Key:
     """Return the key of the cause that an item is by itself."""
     kind = kind_of(item)
     # The first line of an intended graph is no identity, since it is often edited.
-    place = item.where.key[:2] if kind in EXPECTED else item.where.key
+    place = _function_of(item.where) if kind in EXPECTED else item.where.key
     return (kind, item.layer, *place)
 
 
@@ -203,17 +225,19 @@ class _BreaksAndRecompiles:
     """The breaks and recompiles of a record, by what graphs know of them."""
 
     def __init__(self, record: Record) -> None:
-        # The key of the first break by each frame that it runs through, its function, its reason.
         self._frames: dict[Key, Key] = {}
-        self._functions: dict[Key, Key] = {}
+        """The key of the first break that runs through each line of code."""
+        self._functions: dict[Function, Key] = {}
+        """The same of each function, for graphs of the function that begin at another line."""
         self._reasons: dict[str, Key] = {}
+        """The same by the reason of the break, for graphs that know no more of it."""
         self._recompiles = {name: key_of(item) for name, item in record.recompile_of.items()}
         for item in record.breaks:
             key = key_of(item)
             self._reasons.setdefault(item.reason, key)
             for frame in (item.where, *reversed(item.stack)):
                 self._frames.setdefault(frame.key, key)
-                self._functions.setdefault(frame.key[:2], key)
+                self._functions.setdefault(_function_of(frame), key)
 
     def cause_of(self, graph: Graph) -> Key | None:
         """Return the break or the recompile that made a graph."""
@@ -222,8 +246,8 @@ class _BreaksAndRecompiles:
         if cause.explained_by == "break":
             # A frame that called the one that broke continues after its call; functions that it
             # called are compiled from their first line.
-            where = graph.where.key
-            key = self._frames.get(where) or self._functions.get(where[:2])
+            key = self._frames.get(graph.where.key)
+            key = key or self._functions.get(_function_of(graph.where))
             key = key or self._reasons.get(graph.reason)
         if key is None and cause.kind == "repeat":
             key = self._recompiles.get((graph.layer, graph.name))

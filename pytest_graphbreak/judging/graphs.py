@@ -1,5 +1,11 @@
 """Finds new graphs, and the change that each of them belongs to.
 
+``difference`` calls the functions ``add_...``, in its order. Each takes the ``Sides`` of a
+comparison (``sides``): the baseline is ``before``, the record ``after``, and ``matched_graphs`` has
+for each layer the graphs that the baseline does not know (``matching``). What a function finds, it
+adds there as a ``Draft``: a change, with the items that it is about, below its parent if another
+change explains it.
+
 Graphs of one cause, place and kind of reason are one change: ``same`` are those of a change.
 """
 
@@ -60,27 +66,42 @@ def _add(
 
 def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
     """Return the recompile, of the layer above, of the graph that is lowered again."""
-    if DESCRIPTIONS[graph.layer].above is None or graph.meaning.falls_with != "sources":
+    if DESCRIPTIONS[graph.layer].above is None:
+        return None
+    # Only graphs that fall with their sources follow from what happened to these.
+    if graph.meaning.falls_with != "sources":
         return None
     again = (item for item in sides.after.recompile_list if item.graph in graph.sources)
     return next(filter(None, map(sides.draft_of, again)), None)
 
 
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
-    """Return whether a graph has its own reason, and no break or recompile that explains it."""
+    """Return whether a graph is reported where it is not known which graphs are new.
+
+    It then needs a reason of its own: it is neither plain nor explained by another item.
+    ``_is_reported`` is the question for a graph that is known to be new.
+    """
     reported = graph.meaning.is_plain or graph.meaning.explained_by
     return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
 def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
-    """Return whether no other change explains this graph; a layer above that grew does."""
+    """Return whether ``add_graphs`` reports a graph that is known to be new.
+
+    It does not if another change explains the graph, or if another function reports it. What is
+    left, ``add_explained`` adds at the end, below the change that explains it.
+    """
     cause = graph.meaning
-    if (graph.layer, graph.name) in sides.recompiled_graphs:
+    if (graph.layer, graph.name) in sides.recompiled_graphs:  # the recompile is reported
         return False
-    if cause.is_plain:  # an entry is reported by its function
+    if cause.is_plain:
+        # ``add_entries`` reports the new functions of a layer without one above. Below that, a
+        # plain graph is the copy of one above, and needs a report only if that layer did not grow.
         return DESCRIPTIONS[graph.layer].above is not None and not above_grew
     if cause.explained_by == "break":
-        # If code is recompiled that was not, it may be the rest after a known break.
+        # The graph is the rest of a function after a break. If the break is new, it is reported
+        # instead. If it is known, a recompile of the function makes its rest again: ``f`` breaks in
+        # the middle as before, and is recompiled for another shape, first half and second.
         added = (new for matched in sides.matched_graphs.values() for new in matched.added)
         again = any(new.is_repeat for new in added)
         return not (sides.new_breaks or sides.new_eager or again)
@@ -121,30 +142,39 @@ def add_entries(sides: Sides) -> None:
                 _add(sides, same, 0, sides.draft_of(through))
         elif not sides.new_breaks:
             compiled, forbidden = _more_than_recompiled(layer.name, sides)
+            # Of a matched layer the baseline knows none of these functions: each had 0 graphs.
+            before = None if matched is None else 0
             for same in alike(compiled, _function):
-                _add(sides, same, None if matched is None else 0, unsure=not forbidden)
+                _add(sides, same, before, unsure=not forbidden)
 
 
 def _more_than_recompiled(layer: str, sides: Sides) -> tuple[list[Graph], bool]:
-    """Return the functions of a layer if recompiles do not explain its growth.
+    """Return the functions of a layer, if recompiles do not explain its growth.
 
-    And whether none of them is allowed.
+    The second result is whether none of them is allowed. Under ``max_graphs(1, recompiles=0)``,
+    two functions and a recompile of one are 2 graphs and 1 recompile too many: recompiles explain
+    one graph, so one function is too many as well. If only one function was compiled, it is the
+    one that is allowed; under ``max_graphs(0)`` it is not.
     """
     totals = [total for total in sides.totals if total.layer == layer and total.growth > 0]
     growth = Counter[str]()
     for total in totals:
-        # The baseline and the cap may have a total of one kind each.
+        # A kind has up to two totals: what exceeds the baseline, and what exceeds the cap.
         growth[total.kind] = max(total.growth, growth[total.kind])
     forbidden = any(total.kind == "graph" and total.before == 0 for total in totals)
     compiled = [graph for graph in sides.after.graphs_of(layer) if graph.is_entry]
-    # One function alone is the one that is allowed, unless none is.
     if growth["graph"] > growth["recompile"] and (len(compiled) > 1 or forbidden):
         return compiled, forbidden
     return [], forbidden
 
 
 def add_explained(sides: Sides) -> None:
-    """Add the new graphs that another reported change explains, each below that change."""
+    """Add the new graphs that another reported change explains, each below that change.
+
+    The parent is the change about the cause of the graph (``cause_keys``). If no change is about
+    that, it is a total that grew: of the graphs or the recompiles of the layer, or of the graphs
+    above. If there is none either, it is the first change: a graph is always shown with something.
+    """
     groups = [
         same
         for matched in sides.matched_graphs.values()

@@ -12,7 +12,7 @@ operations are written out, and an unknown place is ``{}``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
-from pytest_graphbreak.model.items import NOWHERE
+from pytest_graphbreak.model.items import NOWHERE, Break, Eager, Graph, LineRuns, Recompile
 from pytest_graphbreak.model.record import NOTE_SEPARATOR, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
 from pytest_graphbreak.model.versions import COMPILERS
@@ -33,7 +33,7 @@ from pytest_graphbreak.text.files import put
 VERSION: Final = 1
 """The version of the report; readers ignore new keys, so it stays with them."""
 
-# The keys that are no field of a record, and what the schema says of the environment.
+# The keys of a test that are no field of its record, and what the schema says of the environment.
 _OPS: Final = Annotated[
     Counts,
     says(
@@ -43,8 +43,16 @@ _OPS: Final = Annotated[
 ]
 _NOTE: Final = Annotated[Text | None, says("What else is to be said of the record.")]
 _MEASURED: Final = "What measured; null for what is not there or not known."
-_REPLACED: Final = ("record", "notes")
-"""The fields that are not keys: those of the record are, and the notes are one text."""
+_ADDED: Final[Mapping[str, tuple[str, Any, Any]]] = {
+    "frames": ("ops", _OPS, {}),
+    "settings": ("note", _NOTE, None),
+}
+"""These keys, each by the field of a record that it stands before."""
+
+# The keys that are fields: of a test all but its record, and of the record all but the notes, which
+# are the text of ``note``.
+_TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name != "record")
+_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name != "notes")
 
 
 class _Version(Struct, frozen=True):
@@ -58,18 +66,21 @@ class _Version(Struct, frozen=True):
 
 @cache
 def _test_form() -> Any:
-    """Return the type of a test as it is in JSON, with its keys in the order of the file.
+    """Return the type of a test as it is in JSON, with its keys in the order of the file."""
+    return msgspec.defstruct("Test", [*_test_keys()])
 
-    Those of the record stand where ``record`` does, with ``ops`` and ``note`` among them.
-    """
-    record = structs.fields(Record)
-    at = [field.name for field in record].index("frames")
-    keys = [*map(_json_key, record[:at]), ("ops", _OPS, {}), *map(_json_key, record[at:])]
-    keys.insert([name for name, *_ in keys].index("settings"), ("note", _NOTE, None))
-    test = list(map(_json_key, structs.fields(TestReport)))
-    at = [name for name, *_ in test].index("record")
-    test[at:at] = keys
-    return msgspec.defstruct("Test", [key for key in test if key[0] not in _REPLACED])
+
+def _test_keys() -> Iterator[tuple[str, Any, Any]]:
+    """Yield the keys of a test; those of its record stand where ``record`` does."""
+    for field in structs.fields(TestReport):
+        if field.name in _TEST:
+            yield _json_key(field)
+            continue
+        for part in structs.fields(Record):
+            if part.name in _ADDED:
+                yield _ADDED[part.name]
+            if part.name in _RECORD:
+                yield _json_key(part)
 
 
 def _json_key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
@@ -141,11 +152,6 @@ def entry_of(data: object) -> TestReport:
     return _test(read(_test_form(), data))
 
 
-# The keys of a test in JSON that are fields of its record, and of itself.
-_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _REPLACED)
-_TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _REPLACED)
-
-
 def _test(item: Any) -> TestReport:
     """Return a test, given as ``_test_form``."""
     notes = () if item.note is None else tuple(item.note.split(NOTE_SEPARATOR))
@@ -187,7 +193,7 @@ def entry_json(test: TestReport) -> Plain:
     return entry
 
 
-_PLAIN: Final = Difference("graph")
+_DEFAULT: Final = Difference("graph")
 """A change with only defaults, which are not written."""
 
 
@@ -195,7 +201,7 @@ def _change_json(change: Plain) -> None:
     """Remove the unknown values of a change."""
     change["where"] = change["where"] if any(change["where"].values()) else {}
     for name in ("cause", "reason", "id", "was", "unsure", "by"):
-        if change[name] == getattr(_PLAIN, name):
+        if change[name] == getattr(_DEFAULT, name):
             del change[name]
 
 
@@ -210,14 +216,21 @@ _LEFT_OUT: Final[Plain] = {
     "through": "",
 }
 """The keys of an item that are left out with this value."""
+_PLACES: Final = frozenset(
+    field.name
+    for form_of_item in (Break, Eager, Recompile, Graph, LineRuns)
+    for field in structs.fields(form_of_item)
+    if field.default == NOWHERE
+)
+"""The keys of an item that are one place, such as ``where`` and ``guard``."""
 
 
 def _record_json(record: Record) -> Plain:
     entry = record.to_dict()
-    for name in LISTS.values():
+    for name in {*LISTS.values()}:
         for item in entry[name]:
-            for key in ("where", "guard", "origin", "disabled", "raised", "caller"):
-                if key in item and not any(item[key].values()):
+            for key in _PLACES & item.keys():
+                if not any(item[key].values()):
                     item[key] = {}
             for key, empty in _LEFT_OUT.items():
                 if key in item and item[key] == empty:
@@ -282,10 +295,11 @@ def write(path: Path, data: Plain) -> None:
     Raises ``OSError`` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # ASCII only, since a lone surrogate in a test id cannot be written as UTF-8.
+    # ``json.dumps`` writes ASCII only, since a lone surrogate in a test id cannot be written as
+    # UTF-8. msgspec indents the text, but refuses the escape of a lone surrogate.
     text = json.dumps(data)
     try:
         text = msgspec.json.format(text, indent=1)
-    except msgspec.DecodeError:  # a lone surrogate
+    except msgspec.DecodeError:
         text = json.dumps(data, indent=1)
     put(path, f"{text}\n".encode("ascii"))
