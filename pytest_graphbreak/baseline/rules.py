@@ -70,16 +70,17 @@ def expectation(entry: Entry, profile: str) -> Expected | None:
         return None
     values = entry.values or Values()
     versions = override.versions if override else entry.versions
-    # The layers that the profile itself recorded; the plain values are those of entry.profile.
+    # A layer that the profile recorded itself is judged even where it was not observed.
     own = override.layers if override else frozenset[str]()
     return Expected(
         values=overlay(values, override) if override else values,
         profile=profile if override else entry.profile,
         versions=versions,
+        # Else the values are those of another profile, and a guide only.
         recorded=is_plain or override is not None,
         own=own | values.layers if is_plain else own,
         packages=entry.packages,
-        # An entry without plain values has nothing that others than the override's measured.
+        # In an entry without plain values, the override's compilers measured everything.
         plain_with=versions if entry.values is None else entry.versions,
         override=override or NO_OVERRIDE,
     )

@@ -1,4 +1,8 @@
-"""The budget in the code: ``max_graphs(...)`` as marker, block or option."""
+"""Reads the budget that code or a command sets: its numbers become a ``Cap``.
+
+There are three: the marker ``@pytest.mark.max_graphs(1)``, the block ``graph_budget(max_graphs=1)``
+and the option ``--max-graphs`` of ``graphbreak run``.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +55,10 @@ def parse(
     name: str = "max_graphs",
     by: str = "marker",
 ) -> Cap:
-    """Return the cap of a call ``max_graphs(*args, **kwargs)``; ``by`` is that of ``Cap``.
+    """Return the cap of a call ``max_graphs(*args, **kwargs)``.
 
-    Raises ``CapError`` for anything but the forms in ``ALLOWED``.
+    ``name`` is what the user wrote, for messages, and ``by`` the kind of it: ``marker``, ``block``
+    or ``option`` (``Cap.by``). Raises ``CapError`` for anything but the forms in ``ALLOWED``.
     """
     if len(args) > 1:
         raise CapError(f"{name}: takes one number by position, got {len(args)}; {ALLOWED}")

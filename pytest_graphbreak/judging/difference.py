@@ -104,7 +104,8 @@ def _add_breaks(sides: Sides) -> None:
 def _add_recompiles(sides: Sides, *, of_dynamo: bool) -> None:
     """Add the new recompiles of Dynamo, or those of the other layers.
 
-    A recompile is new if the graph that it made is, or where that is not known, if its layer grew.
+    A recompile is new if the graph that it made is new. Where the graphs of its layer are not
+    matched, nobody knows that, and all recompiles of a layer that grew are taken for new.
     """
     grown = sides.grown("graph", "recompile", "break")
     added = {
@@ -181,11 +182,12 @@ def _add_gone_graphs(sides: Sides) -> None:
 
 
 def _distance(where: Frame, place: Draft) -> int:
-    """Return the rank of a place that a removed graph may have gone with: one that is gone first.
+    """Return how near a changed place is to a removed graph at ``where``; 0 is the nearest.
 
-    Of these, one in the function of the graph, which is at ``where``, comes first.
+    A graph most likely went with a place of its own function that is gone as well (0), else with
+    any place that is gone (1), else with another change (2).
     """
-    if not place.change.is_gone:
+    if not place.change.is_less:
         return 2
     return int(place.change.where.key[:2] != where.key[:2])
 
@@ -211,11 +213,13 @@ def _add_reworded(sides: Sides) -> None:
 def _fold_eager_graphs(sides: Sides) -> None:
     """Attach the graphs that lazy tensors make in place of a removed entry to its removal.
 
-    Without ``torch.compile``, a ``sync`` (``falls_with="call"``) computes what the entry computed.
-    If Dynamo has more graphs or recompiles, the removal is not the only change, and they stay.
+    If somebody removes ``torch.compile`` from a function, the next ``sync`` computes what its graph
+    computed: a graph of the entry is gone, and one of the cause ``sync`` (``falls_with="call"``) is
+    new. If Dynamo has more graphs, recompiles or breaks, the removal is not the only change, and
+    the new graphs are reported by themselves.
     """
     removed = (
-        draft for draft in sides.drafts if draft.change.kind == "graph" and draft.change.is_gone
+        draft for draft in sides.drafts if draft.change.kind == "graph" and draft.change.is_less
     )
     head = next((draft for draft in removed if draft.change.layer == PLACES_LAYER), None)
     if head is None or PLACES_LAYER in sides.grown("graph", "recompile", "break"):

@@ -99,7 +99,7 @@ def losses(verdict: Verdict, record: Record) -> list[Finding]:
     ):
         return []
     look_for = look_for_lost(verdict)
-    gone = findings_of_changes(changes, record, lambda change: change.is_gone and not change.after)
+    gone = findings_of_changes(changes, record, lambda change: change.is_less and not change.after)
     if functions := [finding for finding in gone if finding.is_entry]:
         return [replace(finding, kind="unreached", fix=(look_for,)) for finding in functions]
     layer = next((total.layer for total in verdict.lost if total.kind == "ops"), None)

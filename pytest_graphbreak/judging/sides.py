@@ -1,5 +1,7 @@
 """Both sides of a comparison, the changes found between them, and the cause of each.
 
+``difference`` makes one ``Sides`` for a comparison, and its functions add what they find.
+
 What was seen is known if the baseline has its match:
 
 - a break or an eager place: a place of the same layer, function and source line, on a layer that
@@ -36,7 +38,7 @@ from pytest_graphbreak.model.versions import Versions
 
 
 class Draft(Struct, eq=False):
-    """A change whose index, and whose parent's index, are not known yet.
+    """A change whose index, and whose parent's index, are not known yet (``number_drafts``).
 
     A draft is only equal to itself (``eq=False``), since drafts are keys.
     """
@@ -49,8 +51,10 @@ class Draft(Struct, eq=False):
 class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     """Both sides, and the changes that were found so far.
 
-    ``judged`` are the layers that the baseline judges. ``of_item`` has the first change of each
-    item of the record, by the ``id`` of the item.
+    ``before`` is what the baseline expects, if there is one, and ``after`` the record. ``totals``
+    are the numbers that differ between them, or that exceed the ``cap``. ``judged`` are the layers
+    that the baseline judges. ``of_item`` has the first change of each item of the record, by the
+    ``id`` of the item.
     """
 
     before: Expected | None

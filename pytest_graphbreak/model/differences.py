@@ -19,9 +19,11 @@ class VerdictKind(Struct, frozen=True):
 
     A verdict that ``fails`` makes a gated test fail; others are only reported (those with
     ``strict`` make a test fail under ``graph_budget_strict``). ``by_change`` says whether a changed
-    number can lead to it, ``accepted`` whether an update of the baseline can end it. Readers rank a
-    test that ``loses`` compiled code by what it lost, and look at what is gone where it
-    ``shrinks``; a ``blind`` one has no counts.
+    number can lead to it, ``accepted`` whether an update of the baseline can end it.
+
+    The page of a report (``report.html``) asks for three more. A test that ``loses`` compiled code
+    is ranked by how much it lost, another by how much it grew. Of a test that ``shrinks`` the page
+    first names what is gone, of another what is new. A ``blind`` test has no counts.
     """
 
     name: str
@@ -136,8 +138,8 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
         return not self.total and not self.before and self.after > 0
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the number of a place decreased."""
+    def is_less(self) -> bool:
+        """Whether the number of a place decreased, to 0 or to less than before."""
         return not self.total and bool(self.before) and self.growth < 0
 
     def items_of(self, record: Record) -> tuple[Item, ...]:

@@ -121,7 +121,8 @@ def read(form: type[Form], data: object) -> Form:
     """
     try:
         return msgspec.convert(data, form)
-    except (msgspec.ValidationError, UnicodeError):  # only now, since it goes through all of it
+    except (msgspec.ValidationError, UnicodeError):
+        # Texts are shortened only if the data is refused, since that goes through all of it.
         shorter = _shorten(data, inspect.type_info(form))
     try:
         return msgspec.convert(shorter, form)
@@ -172,7 +173,12 @@ def _shorten(value: Any, form: inspect.Type) -> Any:
 
 
 def _bad_value(fault: msgspec.ValidationError) -> BadValue:
-    """Convert a msgspec error, such as ``Expected `int`, got `str` - at `$.tests[1].attempts```."""
-    words, _, at = str(fault).rpartition(" - at ")
-    words, place = (words, at.rpartition("`$")[2].strip("`.")) if words else (at, "")
+    """Convert a msgspec error, such as ``Expected `int`, got `str` - at `$.tests[1].attempts```.
+
+    An error in a key of a mapping ends with `` - at `key` in `$.graphs```, one in the whole data
+    names no place.
+    """
+    text = str(fault)
+    words, _, at = text.rpartition(" - at ")
+    words, place = (words, at.rpartition("`$")[2].strip("`.")) if words else (text, "")
     return BadValue(words if len(words) <= _SHOWN else f"{words[:_SHOWN]}{_CUT}", place)

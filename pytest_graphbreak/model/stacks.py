@@ -102,5 +102,9 @@ def users(lines: Iterable[Line], places: Places) -> tuple[Frame, ...]:
 
 
 def function(line: Line) -> tuple[str, str]:
-    """Return the file and the name of the function, for the rest of a function as well."""
+    """Return the file and the name of the function.
+
+    Dynamo compiles the rest of a function after a break as a function of its own, whose name
+    begins with ``torch_dynamo_resume_in_``: it is the same function here.
+    """
     return line.file, function_name(line.name)

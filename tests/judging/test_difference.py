@@ -80,7 +80,7 @@ def test_what_is_gone_is_the_same_the_other_way_round() -> None:
     ]
     gone = next(one for one in found if one.cause)
     assert gone.parent is not None
-    assert found[gone.parent].is_gone
+    assert found[gone.parent].is_less
 
 
 def test_a_break_that_makes_no_graph_is_no_cause_of_a_graph_more() -> None:
