@@ -24,7 +24,12 @@ Mode = Literal["update", "record"]
 
 
 class PlannedFile:
-    """One baseline file before and after measurements; ``touched`` are the tests that change."""
+    """One baseline file before and after measurements; ``touched`` are the tests that change.
+
+    ``update`` makes one for each file and calls, in this order, ``prune``, ``measure`` for each
+    test that was measured, and ``renew_versions``. Then ``after`` is the file to write, and
+    ``changes`` say what became of each entry.
+    """
 
     def __init__(self, before: Document, mode: Mode) -> None:
         self.before = before
@@ -144,7 +149,11 @@ class PlannedFile:
         )
 
     def renew_versions(self) -> None:
-        """Move the version at the top of the file, if all of its entries have a newer one."""
+        """Move the version at the top of the file, if all of its entries state another one.
+
+        Of a file of torch 2.9 in which every entry says ``torch: "2.13"``, the file says so instead
+        of them. It stays as it is if an entry or an override is still of 2.9.
+        """
         if not self._is_renewed:
             return
         for name, was in self.before.versions.items():
@@ -247,7 +256,7 @@ def _update_override(
 
 
 def _versions(
-    before: Versions, measured: Measured, file: Document, layers: Collection[str], always: bool
+    before: Versions, measured: Measured, file: Document, layers: Collection[str], *, always: bool
 ) -> Versions:
     """Return the compiler versions of an entry, using those of its file if they are the same.
 

@@ -149,7 +149,11 @@ def _plan_file(
 
 
 def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) -> Document:
-    """Return a new document with the keys at the top of a new file."""
+    """Return a new document with the keys at the top of a new file.
+
+    Its versions are those of the first measurement on the file's own profile, completed by the
+    others: an entry that another compiler measured states its own.
+    """
     items = [item for measurements in todo.measured.values() for item in measurements]
     profile = base_profile or (items[0].profile if items else "")
     first = next((item for item in items if item.profile == profile), items[0] if items else None)

@@ -44,7 +44,9 @@ def _left_functions(before: Expected, after: Record, layer: str) -> tuple[int, i
     """Return the graphs of operations outside of compiled functions, before and now.
 
     The result is None unless these replaced compiled functions: as many graphs, but fewer of
-    functions. JAX compiles such an operation by itself (``eager``), so the number may stay.
+    functions. JAX compiles an operation outside of ``jax.jit`` by itself (``eager``), so the number
+    of graphs may stay: if ``jit`` is removed from a function of one operation, a graph of the
+    function is gone and one of the operation is new.
     """
     recorded = before.values.causes_of(layer)
     if _OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):

@@ -165,6 +165,12 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
     fail_runs: bool
 
     def verdict(self, change: Difference) -> str | None:
+        """Return the verdict on a change, or None if it leads to none.
+
+        A number that grew is ``over``, and one that fell ``improved``. The exceptions: more places
+        that run without the compiler (``eager``) are ``lost`` code, and so is a layer without any
+        graph left; operations, runs and reads have rules of their own.
+        """
         if not change.total:
             return self._place_verdict(change)
         if change.kind == "ops":
@@ -176,7 +182,12 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
         return "lost" if change.kind == "graph" and not change.after else "improved"
 
     def _lost_ops(self, layer: str | None) -> bool:
-        """Return whether code left the compiler, with operations that its graphs lack."""
+        """Return whether code left the compiler, with operations that its graphs lack.
+
+        On Dynamo's layer it did, by however little the number fell, if a recorded entry is gone:
+        ``13 -> 12`` with ``Net.forward`` compiled no more. Else the number must have fallen by more
+        than ``percent``, and graphs must not have grown: new graphs may hold the rest.
+        """
         total = self._totals.get(("ops", layer))
         if total is None or layer is None or total.growth >= 0:
             return False
@@ -199,10 +210,17 @@ class _Rules(Struct, frozen=True, dict=True):  # the dict is where cached proper
             if total.by == "baseline" and any(self._growth(*other) > 0 for other in others):
                 return None
             return "over" if self.fail_runs or total.by != "baseline" else "changed"
-        is_empty = self._growth("graph", layer) and not self.record.graphs.get(layer or "")
-        return None if is_empty or self._lost_ops(layer) else "improved"
+        # Fewer runs are no improvement if the compiled code itself is gone.
+        has_lost_all = self._growth("graph", layer) and not self.record.graphs.get(layer or "")
+        return None if has_lost_all or self._lost_ops(layer) else "improved"
 
     def _place_verdict(self, change: Difference) -> str | None:
+        """Return the verdict on a place: ``changed``, or ``lost`` for an entry that is gone.
+
+        The number of what happened there is judged as a total. The causes of graphs are compared
+        with a baseline of the same compiler only, and graphs that were lowered whole are as many as
+        the layer above made.
+        """
         if change.before is None:  # it may have been there before
             return None
         if change.kind in ("break", "eager"):
