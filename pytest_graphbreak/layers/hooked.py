@@ -34,7 +34,11 @@ _MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
 
 
 def do_without(fault: Exception) -> None:
-    """Pass over a hook that a version of torch or Triton has no place for: it only explains."""
+    """Pass over a hook that a version of torch or Triton has no place for.
+
+    It is given as the ``tell`` of hooks that only explain: without them a reason has fewer words.
+    Hooks that count have ``HookedObserver.note_fault``.
+    """
 
 
 def is_machinery(frame: FrameType) -> bool:
@@ -60,6 +64,8 @@ class HookedObserver(Observer):
     """Watches one layer by hooks that go in with the first window and come out with the last.
 
     The hooks of a subclass call ``note`` for each event; its ``explain`` gets those of a window.
+    ``cudagraph`` alone counts something without an event for each, its replays: it has
+    ``mark_runs``, asked when a window opens, and ``with_runs``, asked when it is read.
     """
 
     def __init__(self) -> None:
@@ -78,11 +84,11 @@ class HookedObserver(Observer):
         """Return the record of what was noted, which is at least one event."""
 
     def mark_runs(self) -> Any:
-        """Return what is counted apart from events (replays), at this moment."""
+        """Return how much has been counted without events up to now."""
         return None
 
     def with_runs(self, record: Record | None, mark: Any, places: Places) -> Record | None:
-        """Return the record with what was counted apart from events since ``mark``."""
+        """Return the record with what was counted without events since ``mark``."""
         return record
 
     def open(self, places: Places) -> Window:
@@ -106,7 +112,10 @@ class HookedObserver(Observer):
                 self.faults.clear()
 
     def isolate(self, key: str) -> None:
-        """Forget nothing: most of these layers compile again when the layer above does."""
+        """Forget nothing: what lies below Dynamo is compiled again when Dynamo does it again.
+
+        ``inductor`` and ``triton`` have caches of their own, and override this.
+        """
 
     def note(self, event: Any) -> None:
         """Note an event, which a child process reports at once."""
@@ -152,7 +161,7 @@ class HookedWindow(EventWindow):
         return replace(record, errors=(*faults, *record.errors))
 
     def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
-        return self._observer.faults
+        return self._observer.faults  # whatever the events are: what is missing cannot be known
 
 
 def graph_called(

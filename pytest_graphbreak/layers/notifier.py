@@ -27,9 +27,10 @@ class Listener:
         """Note that something was noted outside of such a compilation."""
 
     def on_run(self, compiled: CountedFunction, key: Any) -> None:
-        """Note that a compiled function was called by a place and a thread: by its ``key``.
+        """Note that a compiled function was called.
 
-        A step of a model waits for it, so it must be cheap.
+        ``key`` identifies the line that called it and the thread, as ``executions`` makes it. A
+        step of a model waits for this, so it must be cheap.
         """
 
 
@@ -37,7 +38,7 @@ class CountedFunction(Protocol):
     """A compiled function whose runs are counted."""
 
     def line(self, key: Any, places: Places) -> LineRuns:
-        """Return one run of it by a place and a thread."""
+        """Return one run of it, with the line that ``key`` identifies."""
 
 
 NOBODY: Final = Listener()
@@ -50,4 +51,4 @@ class Notifier:
 
 
 NOTIFIER = Notifier()
-"""That of this process: ``children.process`` and ``measuring.watched`` set its listener."""
+"""The one of this process: ``children.process`` and ``measuring.watched`` set its listener."""

@@ -61,10 +61,10 @@ class DynamoObserver(Observer):
             window = DynamoWindow(self, sensors, places, self._isolation_faults)
             self._isolation_faults = None
             self._windows.append(window)
-            if not _is_imported() and self._import is None:
+            if not _dynamo_is_imported() and self._import is None:
                 self._import = ImportWatch([DYNAMO], lambda: self._on_import(sensors))
                 self._import.attach()
-        if _is_imported():
+        if _dynamo_is_imported():
             with guard(lambda fault: window.fail(f"dynamo: it could not be watched: {fault}")):
                 if not sensors.attached:
                     # Another thread may be importing it: wait for that outside of the
@@ -80,7 +80,7 @@ class DynamoObserver(Observer):
         A reset that fails is reported by the next window.
         """
         self._isolation_faults = notes = list[str]()
-        if not _is_imported():
+        if not _dynamo_is_imported():
             return
 
         def tell(fault: Exception) -> None:
@@ -154,7 +154,7 @@ class DynamoWindow(EventWindow):
         isolation_faults: Sequence[str] | None,
     ) -> None:
         """Open a window; ``isolation_faults`` prevented isolating it, None if nobody tried."""
-        sensors.check(READER_WAIT)  # what nobody saw before belongs to earlier windows
+        sensors.note_missed(READER_WAIT)  # graphs that were missed before are of earlier windows
         super().__init__("dynamo", sensors.notes.events)
         self._observer = observer
         self._sensors = sensors
@@ -176,16 +176,18 @@ class DynamoWindow(EventWindow):
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        self._sensors.check(READER_WAIT)
+        self._sensors.note_missed(READER_WAIT)
         start = len(self._noted)
         ran = self._sensors.ran()
-        was_imported = _is_imported()
+        was_imported = _dynamo_is_imported()
         is_isolated = self._isolation_faults is not None
+        # In the window of an isolated test Dynamo forgets what is compiled inside, so that the test
+        # compiles it once more, and counts it.
         mark = isolation.mark() if was_imported and is_isolated else None
         try:
             yield
         finally:
-            self._sensors.check(READER_WAIT)
+            self._sensors.note_missed(READER_WAIT)
             self._exclude_since(start)
             # What ran inside counts as having run before this window.
             for key, count in calls_since(self._sensors.ran(), ran).items():
@@ -193,7 +195,7 @@ class DynamoWindow(EventWindow):
             with guard(self._not_forgotten):
                 if mark is not None:
                     isolation.forget(mark)
-                elif is_isolated and not was_imported and _is_imported():
+                elif is_isolated and not was_imported and _dynamo_is_imported():
                     isolation.reset()  # all that is compiled was compiled inside
 
     def _not_forgotten(self, fault: Exception) -> None:
@@ -203,11 +205,11 @@ class DynamoWindow(EventWindow):
         self._observer.leave(self)
 
     def _look(self) -> Record | None:
-        if not is_extension(EXTENSION):  # torch was not imported
+        if not is_extension(EXTENSION):  # without torch there is no record of the layer
             return None
-        if _is_imported() and not self._sensors.attached:
+        if _dynamo_is_imported() and not self._sensors.attached:
             return read_window((), self._places, [*self._errors, _NOT_WATCHED])
-        self._sensors.check(READER_WAIT)
+        self._sensors.note_missed(READER_WAIT)
         record = self._read_events()
         return None if record is None else self._with_runs(record)
 
@@ -225,18 +227,23 @@ class DynamoWindow(EventWindow):
         return replace(record, errors=tuple(errors))
 
     def _explain(self, events: Sequence[Event]) -> Record:
+        """Return the record; a fault of isolation that is no error of it is a note."""
         errors = self._errors_of(events)
         not_isolated = [fault for fault in self._isolation_faults or () if fault not in errors]
         notes = stance_notes(events, self._stance, self._places)
         return read_window(events, self._places, errors).with_notes(*not_isolated, *notes)
 
     def _errors_of(self, events: Sequence[Event]) -> Sequence[str]:
-        """Return what could not be observed; what was not isolated, only if something compiled."""
+        """Return what could not be observed.
+
+        That a test was not isolated is an error only if something was compiled in it, since its
+        counts depend on that.
+        """
         compiled = any(isinstance(event, (Started, Made, Missed)) for event in events)
         return [*((self._isolation_faults or ()) if compiled else ()), *self._errors]
 
 
-def _is_imported() -> bool:
+def _dynamo_is_imported() -> bool:
     return loaded(DYNAMO) is not None
 
 

@@ -1,7 +1,18 @@
-"""How the line of a break is reached: by plain calls, or by what calls in other ways.
+"""Says how the line of a break is reached: by plain calls, or by what calls in other ways.
 
-What called each function that Dynamo inlined is noted; a function that Dynamo compiled for itself
-was reached as the break was that ended its caller.
+The words, which a report has as ``through`` of a break, and an example of each::
+
+    ""          model(x) calls block(x), which breaks
+    operator    torch.cond(p, f, g, (x,)): f breaks
+    generator   for y in parts(x): a function with a yield breaks
+    method      bool(a), a property a.y, with a: __bool__, y or __enter__ of a class breaks
+    callback    map(f, xs), sorted(xs, key=f), a hook f of a module: f breaks
+    library     a line in site-packages breaks, reached by plain calls
+    unknown     nothing is known of one of the calls, as in a log
+
+``breaks`` asks ``inlined_functions`` while Dynamo is at the break; this gives one of the words for
+each function that Dynamo inlined. ``explain`` asks ``through`` when the window is read. A function
+that Dynamo compiled by itself, below another one that broke, was reached as that break was.
 """
 
 from __future__ import annotations
@@ -18,9 +29,10 @@ from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places, is_resume
 from pytest_graphbreak.model.stacks import Line
 
-# How Dynamo came from the compiled function to the line that breaks: it traces a function that is
-# called by frames of its own, one of which (``step``) runs each instruction. They were read in
-# symbolic_convert.py of torch 2.9 to 2.13; what is not known here is ``UNKNOWN``, and never plain.
+# How Dynamo came from the compiled function to the line that breaks. It has an object for each
+# function that it traces (a translator), whose method ``step`` runs one instruction. Where that is
+# a call, Dynamo's frames for the call follow on the Python stack, and then ``step`` of the function
+# that is called. These frames were read in symbolic_convert.py of torch 2.9 to 2.13.
 
 _TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
 _OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
@@ -28,7 +40,8 @@ _OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
 _CALLS: Final = frozenset(
     {"symbolic_convert", "functions", "lazy", "nn_module", "user_defined", "misc", "base"}
 )
-"""The modules of Dynamo that a plain call of a function or a method goes through."""
+"""The modules of Dynamo that have the frames of a plain call of a function, a method or a
+``torch.nn.Module``. A call that goes through any other module of Dynamo is a callback."""
 
 
 def live_frames() -> list[FrameType]:
@@ -54,6 +67,7 @@ def inlined_functions(frames: Sequence[FrameType]) -> Inlined:
         traced = getattr(translator, "f_code", None)
         if not isinstance(traced, CodeType):
             inlined.append(UNKNOWN)
+        # The translator of the compiled function itself has another name, and nothing called it.
         elif type(translator).__name__.startswith("Inlining"):
             inlined.append(_way(traced, between))
         between = []
@@ -61,7 +75,7 @@ def inlined_functions(frames: Sequence[FrameType]) -> Inlined:
 
 
 def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
-    """Return what called a function, by what Dynamo did for it; empty for a plain call."""
+    """Return what called the function ``traced``, by the frames of Dynamo that did it."""
     dynamos = [code for code in between if "_dynamo" in code.co_filename]
     modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in dynamos}
     if modules.intersection(_OPERATORS):
@@ -83,9 +97,10 @@ def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
 
 
 def through(event: Broke, places: Places) -> str:
-    """Return what leads to the line of a break, if that is more than plain calls of functions.
+    """Return one of the words above for the line of a break; empty for plain calls alone.
 
-    A function that is compiled for itself is there because of the break that ended its caller.
+    A function that is compiled by itself below another was reached by the break that ended that
+    one, its ``parent``: so all parents are asked, too.
     """
     if way := _inside(event, places):
         return way
@@ -101,16 +116,27 @@ def through(event: Broke, places: Places) -> str:
 
 
 def _inside(event: Broke, places: Places) -> str:
-    """Return what leads from the compiled function to the line; empty for plain calls."""
+    """Return what leads from the compiled function to the line; empty for plain calls.
+
+    For ``forward``, which calls ``map`` with ``step``, which breaks::
+
+        stack      forward  step
+        inlined             callback
+    """
+    # Libraries in site-packages are the user's here; torch and the standard library are not.
     is_user = [places.is_user(line.file) for line in event.stack]
-    # The stack has a line of the compiled function, and one of each that was inlined.
+    # The stack has a line of the compiled function, and one of each that was inlined. Else some
+    # function was not told.
     if True not in is_user or len(event.inlined) != len(is_user) - 1:
         return UNKNOWN
-    end = len(is_user) - is_user[::-1].index(True)  # below the user's last line all is a library's
+    # The shortest of these lists is that of lines: what torch calls below the user's last line does
+    # not matter.
+    end = len(is_user) - is_user[::-1].index(True)
     steps = zip(event.inlined, event.stack[1:end], is_user, is_user[1:], strict=False)
     for way, line, is_caller_user, is_called_user in steps:
         if way:
             return way
+        # Code of torch.nn calls ``forward`` of each module, and other functions if given them.
         if is_called_user and not is_caller_user and line.name != "forward":
             return "callback"
     return ""

@@ -181,14 +181,14 @@ class DynamoSensors:
             patch.remove()
         self._patches.clear()
 
-    def check(self, patience: float = 0.0) -> None:
+    def note_missed(self, patience: float = 0.0) -> None:
         """Note graphs that Dynamo counted since the last check and no sensor saw.
 
         For ``patience`` see ``Turn``.
         """
-        self._turn.take(self._check, patience)
+        self._turn.take(self._note_missed, patience)
 
-    def _check(self) -> None:
+    def _note_missed(self) -> None:
         with self.notes.guard("Dynamo's counter"):
             if missed := self._ledger.count_missed():
                 self.notes.events.append(Missed(missed))
@@ -220,7 +220,7 @@ class DynamoSensors:
             listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.check()
+        self.note_missed()
         attempt.is_torchs = torch_is_compiling(caller())
         if not attempt.is_torchs:
             self.notes.events.append(Started(attempt))
@@ -262,7 +262,7 @@ class DynamoSensors:
                     f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
                 )
             )
-        self.check()
+        self.note_missed()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
     # 2.13), only those of DDP take another way.

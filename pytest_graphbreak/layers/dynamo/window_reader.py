@@ -35,10 +35,15 @@ def read_window(events: Sequence[Event], places: Places, errors: Sequence[str] =
 
 
 class _WindowReader(EventReader):
-    """One pass over the events of a window."""
+    """One pass over the events of a window.
+
+    ``EventReader`` explains one at a time: ``graph``, ``graph_break``, ``recompile`` and ``eager``
+    make the items of a record, ``graph_name``, ``place`` and ``follows`` say what these need.
+    """
 
     def __init__(self, events: Sequence[Event], places: Places) -> None:
-        # A load that was given up is no graph: its function is captured again, and that one counts.
+        # A function that was loaded ahead of time and given up is no graph: it is captured again,
+        # and that one counts.
         given_up = {id(event.graph.attempt) for event in events if isinstance(event, GivenUp)}
         self._events = [
             event
@@ -87,7 +92,9 @@ class _WindowReader(EventReader):
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
-            if fault is None or fault.suppressed or (attempt.export and stopped):
+            if fault is None or fault.suppressed:
+                continue
+            if attempt.export and stopped:  # reported already, as code that was left to eager
                 continue
             where = self.place(attempt)
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"

@@ -105,11 +105,16 @@ class JaxCall(Struct):
 
 
 class _Frames(Struct):
-    """The findings in the frames of JAX, from the one that compiles outwards."""
+    """The findings in the frames of JAX, from the one that compiles outwards (``find_call``).
+
+    A call of ``jit`` has all that is known in ``impl``, ``params`` and ``miss``; ``pmap`` has
+    ``fun``, and in jax 0.7, where it calls no ``jit``, ``avals`` instead of those.
+    """
 
     impl: dict[str, Any] | None = None
     """The variables of ``_pjit_call_impl_python``."""
     params: Any = None
+    """What JAX worked out for the call: the names and abstract values of its arguments."""
     miss: dict[str, Any] | None = None
     """The variables of ``cache_miss``, the call of ``jit``."""
     kind: Kind = ""
@@ -133,7 +138,9 @@ class _Frames(Struct):
         """Read a frame of JAX around the call of ``jit``."""
         self.is_direct = self.is_direct or _does_more_than_wrap(frame)
         self.moves = self.moves or "device_put" in frame.f_code.co_name
-        if _file(frame) == "pmap.py":  # in later versions than 0.7 it calls jit
+        if _file(frame) == "pmap.py":
+            # Later versions than 0.7 call jit(shard_map(_fun)). ``_fun`` of pmap.py has a variable
+            # ``fun``, which is an object with the user's function as ``f``.
             self.kind = "pmap"
             self.fun = getattr(enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
 
@@ -176,13 +183,13 @@ def find_call(frame: FrameType | None) -> JaxCall:
     jaxpr = seen.impl.get("jaxpr") if seen.impl is not None else None
     call.source = _source(jaxpr)
     if seen.miss is not None:  # a call of jit
-        if seen.fun is None:
+        if seen.fun is None:  # else it is pmap's, which has said which function is the user's
             call.fun = seen.miss.get("fun")
             call.of_jax = or_else(False, is_own, call.fun, seen.is_direct)
         call.key = or_else(Key(), _key, seen.params, seen.miss, jaxpr)
         if is_of_library(call.fun):
             call.key = _without_names(call.key)
-    elif jaxpr is not None:  # a program without such a call, as of a backward pass
+    elif jaxpr is not None:  # a program that JAX runs without such a call: of a backward pass
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
     else:  # pmap of jax 0.7, or compiled ahead of its calls
@@ -226,11 +233,8 @@ def lines(frame: FrameType | None) -> tuple[Line, ...]:
 
 def _without_names(key: Key) -> Key:
     """Return a key without the library's names: ``dynamic_nodonate['first'][0]``."""
-    arguments, statics = (
-        tuple((name if name.isidentifier() else "", value) for name, value in pairs)
-        for pairs in (key.arguments, key.statics)
-    )
-    return replace(key, arguments=arguments, statics=tuple(("", value) for _, value in statics))
+    arguments = tuple((name if name.isidentifier() else "", value) for name, value in key.arguments)
+    return replace(key, arguments=arguments, statics=tuple(("", value) for _, value in key.statics))
 
 
 def _source(jaxpr: Any) -> str:

@@ -1,7 +1,8 @@
-"""Recognises code that JAX cannot compile: it asks for the value of an array while JAX traces.
+"""Recognises code that JAX cannot compile, by the exception: ``sensors`` notes an ``Interrupted``.
 
-JAX raises then. The exception is seen where it leaves the call of ``jit``: exceptions that JAX
-raises and catches itself, as it does to try things out, are none of our business.
+Either the code asks for the value of an array while JAX traces (``stop_reason``). Its exception is
+looked at where it leaves the call of ``jit`` (``is_jit_boundary``): others JAX raises and catches
+itself, to try things out. Or XLA refuses a program that was traced (``refusal``).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ ASKED: Final = {
     "NonConcreteBooleanIndexError": "to know how many elements a boolean mask takes",
     "ConcretizationTypeError": "by item(), float(), int(), or as a shape",
 }
-"""The ways to ask for the value of a traced array, by the class of ``jax.errors``."""
+"""The ways to ask for the value of a traced array, by the class of ``jax.errors``. A subclass comes
+before its base: ``TracerBoolConversionError`` is a ``ConcretizationTypeError``, too."""
 
 # jax/_src/traceback_util.py, and the functions of jax/_src/pjit.py that it wraps (of 0.10).
 _BOUNDARY: Final = "reraise_with_filtered_traceback"

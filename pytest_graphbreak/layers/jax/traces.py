@@ -59,10 +59,11 @@ class KeptTraces:
 
     def __init__(self) -> None:
         self._staying: dict[int, Any] = {}
-        """Arguments of the traces that stayed, by ``id``, which holds while they are alive."""
+        """Arguments of the traces that stayed, by ``id``, which is theirs alone while held here."""
         self._primitives: set[int] = set()
-        """The primitives of JAX's modules, by ``id``, when there were so many modules in all."""
+        """The primitives of JAX's modules, by ``id``."""
         self._modules_seen = 0
+        """How many modules of all packages there were when these were collected."""
 
     def clear(self) -> None:
         """Call ``jax.clear_caches()`` except for what stays. Raises ``MissingName`` without it."""
@@ -101,7 +102,7 @@ class KeptTraces:
         for reference, _, args, _ in traces.cache_keys():
             if (fun := reference()) is None:
                 continue
-            has_stayed = id(args) in self._staying  # alive since, so the id is of no other
+            has_stayed = id(args) in self._staying
             if has_stayed or self._may_stay(fun, args):
                 staying[id(args)] = args
             elif is_of_primitive(fun):  # PRIMITIVES holds it, and cannot evict single entries
@@ -112,13 +113,17 @@ class KeptTraces:
 
     def _may_stay(self, fun: Any, args: tuple[Any, ...]) -> bool:
         if is_of_primitive(fun):
+            # It is made by xla_primitive_callable(prim, **params) of jax/_src/dispatch.py.
             closure = dict(zip(fun.__code__.co_freevars, fun.__closure__, strict=True))
             params = closure["params"].cell_contents
             return self._knows(closure["prim"].cell_contents) and is_plain(tuple(params.values()))
         return _is_defined(fun) and _is_plain_tree(args[0].tree)
 
     def _knows(self, primitive: Any) -> bool:
-        """Return whether a module of jax defines a primitive, not a library with its own rules."""
+        """Return whether a module of jax defines a primitive, not a library with its own rules.
+
+        If it is not known, and modules were imported since, they are looked through once more.
+        """
         if id(primitive) not in self._primitives and self._modules_seen != len(sys.modules):
             self._modules_seen = len(sys.modules)
             self._primitives = {
