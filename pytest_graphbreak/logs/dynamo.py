@@ -246,13 +246,14 @@ class Dynamo:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin_round()  # each id is announced once, until Dynamo is reset
-        # The first is of the newest compile.
-        guards = tuple(guard[:LONGEST] for guard in _GUARD.findall(failed)[:1])
+        # Only the one that reports go by is kept: a log may have thousands of recompiles.
+        telling = messages.most_telling(tuple(_GUARD.findall(failed)))
+        texts = (telling[:LONGEST],) if telling else ()
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
             attempt = LoggedAttempt.at_code(process.name(record.id), code)
-        self._note_recompile(process, record.id, attempt, Guards(guards, record.artifact))
+        self._note_recompile(process, record.id, attempt, Guards(texts, record.artifact))
 
     def _note_recompile(
         self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards

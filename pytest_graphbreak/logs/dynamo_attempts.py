@@ -33,11 +33,16 @@ class LoggedAttempt(Attempt, eq=False):
 
     @classmethod
     def at_code(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
-        return cls(id, code, code, above=above)
+        """Return one at a function, with its first line; a log has no wrappers of decorators."""
+        return cls(id, code=code, written=code, above=above)
 
 
 class Guards(NamedTuple):
-    """The guards that failed before a frame was compiled again, and which record named them."""
+    """The guards that failed before a frame was compiled again.
+
+    ``artifact`` is what the record that named them belongs to: ``recompiles``, or
+    ``recompiles_verbose``, where a log may have both; empty if none did.
+    """
 
     texts: tuple[str, ...]
     artifact: str = ""

@@ -318,6 +318,20 @@ User code traceback:
     assert found.where.function == "__enter__"
 
 
+def test_a_recompile_has_the_guard_that_a_window_reports(tmp_path: Path) -> None:
+    """A size of 1 has a graph of its own, so a guard on it says less than another one."""
+    prefix = "V1122 01:03:19.462000 16695 torch/_dynamo/guards.py:5396] [0/2] [__recompiles] "
+    text = """\
+Recompiling function f in /model.py:6
+    triggered by the following guard failure(s):
+    - 0/1: tensor 'x' size mismatch at index 0. expected 1, actual 5
+    - 0/0: tensor 'x' size mismatch at index 1. expected 4, actual 7
+"""
+    log = "".join(f"{prefix}{line}\n" for line in text.splitlines())
+    (found,) = analyse(tmp_path, log.encode()).record.recompile_list
+    assert found.reason == "tensor 'x' size mismatch at index 1. expected 4, actual 7"
+
+
 def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     """A log has no end: the older half of what was attempted is let go, and still counted."""
     most = KEPT + 200
