@@ -86,17 +86,13 @@ class Drawing(Struct, frozen=True):
                     result = entry.compiled(*args, **kwargs)
                 gradients = _gradients(entry.objects.modules, result, args, kwargs)
             if not entry.grad:
-                # The program computes no gradients, so a patch may give others, but may not lose
-                # one. So zeros are compared: [2.5, None] becomes [0, 0], of which the first
-                # requires gradients and the second does not (``Comparer`` with ``drawn``).
-                gradients = [torch.zeros(()).requires_grad_(_is_some(x)) for x in gradients]
+                gradients = _marks(gradients)
             call = result_of(entry, result, args, kwargs)
         except TooLongError:
             return CallResult(entry.name, raised=ENDLESS)
         except Exception as error:
             return CallResult(entry.name, raised=raised_by(error))
-        # Both are compared as if they were arguments. The second gives names such as
-        # "the next random number of ['torch']".
+        # Both are compared as if they were arguments.
         further = named({"gradients": gradients, "the next random number of ": next_random()})
         # Of the objects that the call leaves as they were, only the small ones are kept.
         after = Reached({}, [entry.original, args, kwargs]).values()
@@ -129,9 +125,15 @@ def _roomy() -> Iterator[None]:
         yield
 
 
-def _is_some(gradient: torch.Tensor | None) -> bool:
-    """Return whether a gradient is not zero: None and zero are the same (``Comparer``)."""
-    return gradient is not None and bool(gradient.any())
+def _marks(gradients: Iterable[torch.Tensor | None]) -> list[torch.Tensor]:
+    """Return for each gradient a zero that requires gradients if that one is there.
+
+    These are compared of a program that computes no gradients: a patch may give others, but may not
+    lose one. ``[2.5, None]`` becomes ``[0, 0]``, of which the first requires gradients. A gradient
+    that is zero is as good as None (``Comparer``).
+    """
+    is_there = (gradient is not None and bool(gradient.any()) for gradient in gradients)
+    return [torch.zeros(()).requires_grad_(there) for there in is_there]
 
 
 def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:
