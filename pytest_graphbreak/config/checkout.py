@@ -18,6 +18,9 @@ from msgspec import Struct
 
 from pytest_graphbreak.text.errors import UserError
 
+BASELINES: Final = "baselines"
+"""``graph_budget_dir``: the directory of the baselines, below the rootdir."""
+
 NEW: Final = ("fail", "report")
 """``graph_budget_new``: whether a test without a baseline fails, or is only reported."""
 
@@ -93,9 +96,10 @@ def find_checkout(start: Path, directory: str | None = None) -> Checkout:
     allowed, and for baselines that are in the checkout by name but really elsewhere.
     """
     root, keys = _find_config(start.absolute())
-    baselines = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
-    if baselines == root:  # nothing is named, or "."
-        baselines = root / "baselines"
+    if directory:
+        baselines = start / directory
+    else:
+        baselines = root / str(keys.get("graph_budget_dir", BASELINES))
     refuse_link_out(root, baselines)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
@@ -113,8 +117,8 @@ def find_checkout(start: Path, directory: str | None = None) -> Checkout:
 
 
 def is_missing(root: Path, directory: Path) -> bool:
-    """Return whether baselines are in a directory that somebody named, and it is not there."""
-    return directory != root / "baselines" and not directory.exists()
+    """Return whether another directory than the default one was named, and it is not there."""
+    return directory != root / BASELINES and not directory.exists()
 
 
 def _one_of(

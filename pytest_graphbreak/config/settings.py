@@ -18,6 +18,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.checkout import (
+    BASELINES,
     NEW,
     OPS,
     RUNS,
@@ -112,7 +113,7 @@ _VALUES: Final = {
 _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "": (False, "Same as --graph-budget."),
     "_report": ("", "Same as --graph-budget-report."),
-    "_dir": ("baselines", "Same as --graph-budget-dir."),
+    "_dir": (BASELINES, "Same as --graph-budget-dir."),
     "_profile": ("", "Same as --graph-budget-profile."),
     "_device": ("auto", "Same as --graph-budget-device."),
     "_isolation": (

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.config.checkout import find_checkout
+from pytest_graphbreak.config.settings import from_config
 
 pytestmark = pytest.mark.pure
 
@@ -74,6 +75,13 @@ def test_without_any_file_it_is_here(tmp_path: Path) -> None:
     assert (found.root, found.directory, found.strict) == (tmp_path, tmp_path / "baselines", False)
 
 
+@pytest.mark.parametrize("line", ["", "graph_budget_dir =", "graph_budget_dir = ."])
+def test_the_directory_is_the_one_of_pytest(line: str, pytester: pytest.Pytester) -> None:
+    pytester.makeini(f"[pytest]\n{line}\n")
+    settings = from_config(pytester.parseconfig())
+    assert find_checkout(pytester.path).directory == settings.directory
+
+
 def test_a_file_of_others_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("")
     below = tmp_path / "below"
@@ -89,3 +97,4 @@ def test_the_option_wins_and_is_relative_to_here(tmp_path: Path) -> None:
     below.mkdir()
     assert find_checkout(below, "mine").directory == below / "mine"
     assert find_checkout(below, "mine").root == tmp_path
+    assert find_checkout(tmp_path, ".").directory == tmp_path
