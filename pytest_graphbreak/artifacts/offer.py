@@ -66,7 +66,8 @@ CHANGED: Final[dict[Kind, str]] = {
     "pruned": "gone",
     "ungated": "ungated",
 }
-"""The kinds of changes, as the summary counts them."""
+"""The kinds of changes, as the summary counts them. ``kept`` is missing: only
+``--graph-budget-record`` keeps entries, and an offer is made as an update."""
 
 
 def refuse_unfit(together: Union, checkout: Checkout, base_profile: str | None) -> None:
@@ -107,7 +108,10 @@ def _refuse_test(seen: SeenTest) -> None:
 
 
 class LeftOut(Struct):
-    """The tests that are not offered, by name and why; of contradictions, what reports say."""
+    """The tests that are not offered, by the reason: one text for each, with the test's name.
+
+    A test in ``contradicted`` may have several texts, one for each pair of reports that differ.
+    """
 
     failed: list[str] = []
     xfailed: list[str] = []
@@ -130,8 +134,9 @@ class LeftOut(Struct):
 class Offer(Struct, frozen=True):
     """What can be written to the baselines in ``directory``, and the ``changes`` that it makes.
 
-    ``measured`` are tests of the reports, ``gone`` entries to drop: whole ones, with what all
-    profiles have of a test. ``base_profile`` is that of the plain counts in a new file.
+    ``measured`` are tests of the reports on their profiles. ``gone`` are entries to drop, each with
+    its values of all profiles. In a new file, the counts of ``base_profile`` become the plain
+    values of each entry, and those of other profiles its overrides, where they differ.
     """
 
     together: Union
@@ -196,7 +201,11 @@ def _gather(
     is_wanted: Callable[[str], bool],
     base_profile: str | None,
 ) -> tuple[list[Measured], LeftOut]:
-    """Return what every measured test gave, those of the base profile first, and what is left."""
+    """Return what every measured test gave, and the tests that are left out.
+
+    The base profile comes first, because the first profile that is written to a new file gives its
+    plain values.
+    """
     measured: list[Measured] = []
     left_out = LeftOut()
     contradictions: dict[NamedTest, list[str]] = {}

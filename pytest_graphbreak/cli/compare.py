@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything changed")
 
 
-@without_collector()
+@without_collector()  # the reports of both runs are kept to the end
 def run(args: argparse.Namespace) -> int:
     """Compare both runs. Returns 0, with ``--exit-code`` 1 for a difference, 2 if unusable."""
     before, after = (union(load_all([run], note=note)) for run in (args.before, args.after))
@@ -66,7 +66,8 @@ class RunComparison(Struct):
 
     ``only_before`` and ``only_after`` are tests that one run has, ``unequal`` those that one of
     the runs did not measure. ``settings`` are the settings of torch with which tests began that
-    were not the same.
+    were not the same. The last two say what could not be compared, and are no difference by
+    themselves.
     """
 
     compared: int = 0

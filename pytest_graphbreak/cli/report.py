@@ -1,7 +1,8 @@
 """``graphbreak report``: turns JSON reports into pages for people.
 
-The other commands on reports take from here what they do alike: how reports, baselines, tests and
-the CI run are named, the pages to write, and the command that accepts what was counted.
+``add_arguments``, ``run`` and ``show`` are this command. The functions below them are shared with
+``accept``, ``check``, ``compare`` and ``explain``, the other commands on reports: their common
+options, the pages that they write, and the command that accepts what was counted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.root_causes import by_nodeid, root_cause_lines, root_causes
-from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, runs
+from pytest_graphbreak.report.runs import NO_NOTES, CheckNotes, ProfileRun, runs_of
 from pytest_graphbreak.report.standing import NAMED, row, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text.files import PAGE, without_collector
@@ -34,6 +35,35 @@ REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub k
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", nargs="+", metavar="REPORT", help=REPORTS)
     add_outputs(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the requested pages, or print a summary. Returns 0, or 2 for bad reports."""
+    with without_collector():
+        made_by = run_of(args)
+        reports = load_all(args.reports, note=note)
+        if any(getattr(args, name) for name in PAGES):
+            notes = CheckNotes(accept=accept_line(made_by, Typed()))
+            return 0 if write_pages(reports, args, notes) else 2
+        show(runs_of(reports))
+        return 0
+
+
+def show(runs: Sequence[ProfileRun]) -> None:
+    """Print a summary on the terminal."""
+    for of_profile in runs:
+        tests = sorted(of_profile.tests, key=weight)
+        say_all(root_cause_lines(root_causes(by_nodeid(tests))))
+        for verdict in NAMED:
+            say_list(verdict, (row(test) for test in tests if standing(test) == verdict))
+        say_list("unmeasured", of_profile.unmeasured)
+        say_list("ungated", of_profile.ungated)
+        say_list("stale", of_profile.stale)
+        say_all(unjudged_lines(tests))
+        say(f"{plural(len(tests), 'test')} on {of_profile.label}: {standing_words(tests)}")
+
+
+# The parts that the commands on reports share.
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -80,30 +110,21 @@ def run_of(args: argparse.Namespace) -> GitHubRun | None:
     return github_run(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
 
 
-def accept_line(made_by: GitHubRun | None, typed: Typed | None = None) -> str:
-    """Return the command that accepts the counts of a CI run, or "" if no run is known."""
-    return "" if made_by is None else (typed or Typed()).accept(run=made_by)
+def accept_line(made_by: GitHubRun | None, typed: Typed) -> str:
+    """Return the command that accepts the counts of a CI run, or "" if no run is known.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Write the requested pages, or print a summary. Returns 0, or 2 for bad reports."""
-    with without_collector():
-        made_by = run_of(args)
-        reports = load_all(args.reports, note=note)
-        if any(getattr(args, name) for name in PAGES):
-            notes = CheckNotes(accept=accept_line(made_by))
-            return 0 if write_pages(reports, args, notes) else 2
-        show(runs(reports))
-        return 0
+    ``typed`` is the command that runs now, and gives its ``--graph-budget-dir``, if it has one.
+    """
+    return "" if made_by is None else typed.accept(run=made_by)
 
 
 def write_pages(
-    reports: Sequence[RunReport], args: argparse.Namespace, notes: CheckNotes = NOTHING
+    reports: Sequence[RunReport], args: argparse.Namespace, notes: CheckNotes = NO_NOTES
 ) -> bool:
     """Write every page that ``args`` names; return False if one could not be written."""
-    profile_runs = runs(reports)
+    runs = runs_of(reports)
     written = [
-        write(path, page(profile_runs, notes))
+        write(path, page(runs, notes))
         for name, (_, page) in PAGES.items()
         if (path := getattr(args, name))
     ]
@@ -129,17 +150,3 @@ def sources_root() -> Path | None:
         return find_checkout(Path.cwd()).root
     except CheckoutError:
         return None
-
-
-def show(profile_runs: Sequence[ProfileRun]) -> None:
-    """Print a summary on the terminal."""
-    for run in profile_runs:
-        tests = sorted(run.tests, key=weight)
-        say_all(root_cause_lines(root_causes(by_nodeid(tests))))
-        for verdict in NAMED:
-            say_list(verdict, (row(test) for test in tests if standing(test) == verdict))
-        say_list("unmeasured", run.unmeasured)
-        say_list("ungated", run.ungated)
-        say_list("stale", run.stale)
-        say_all(unjudged_lines(tests))
-        say(f"{plural(len(tests), 'test')} on {run.label}: {standing_words(tests)}")

@@ -4,7 +4,7 @@
 that they return makes all commands that are printed: one test again, the same tests, ``accept``.
 ``python -m pytest`` puts the current directory on ``sys.path`` and ``pytest`` does not; a suite's
 own options, its ini file and its plugins decide what a test does. Options that only select, report
-or decorate are left out.
+or decorate are left out. ``this_run`` returns the run of GitHub Actions that ``accept`` can name.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ class Typed(Struct, frozen=True):
     """The typed command: the words that start pytest, options to keep, and the selection.
 
     ``tool`` are the words that start ``graphbreak`` of the same environment. ``here`` is the
-    directory where it was typed, ``root`` the rootdir, from which node ids are named; both are
-    empty if node ids are named from where it was typed. ``baselines`` is the directory of the
-    baselines as it is typed there, if a command on reports would look for them elsewhere.
+    directory where it was typed, ``root`` the rootdir, from which node ids are named: with ``root``
+    ``/x`` and ``here`` ``/x/tests``, ``tests/test_a.py::test_b`` is typed as ``test_a.py::test_b``.
+    Both are empty for a ``graphbreak`` command, which prints names as they are. ``baselines`` is
+    the directory of the baselines as it is typed there, if a command on reports would look for them
+    elsewhere.
     """
 
     start: tuple[str, ...] = ("pytest",)
@@ -190,13 +192,16 @@ def start(program: str, script: str, original: Sequence[str], here: Path) -> tup
     directory, name = os.path.split(script)
     is_script = name in ("pytest", "py.test", "graphbreak")
     # Of a script, the interpreter was not typed: it comes from the script's first line.
-    runner = _runner(len(original) - is_script)
+    runner = _runner(len(original) - 1 if is_script else len(original))
+    # A script was typed: ``program`` is itself, or the script beside it.
     if is_script and not (program == "pytest" and name == "graphbreak"):
         script_name = name if program == "pytest" else program
         path = os.path.join(directory, script_name)
         return (*runner, script_name if runner else _short(path, script_name, here))
+    # A module was typed: ``program`` is a module of the same Python,
     if runner:
         return (*runner, "python", "-m", _MODULES[program])
+    # but ``graphbreak`` alone is shorter, if a shell takes it from that Python.
     beside = os.path.join(os.path.dirname(sys.executable), program)
     if program == "graphbreak" and shutil.which(program) == beside:
         return (program,)

@@ -27,7 +27,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.rows import Rows, Shared, clean, was_and_now
-from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, test_name
+from pytest_graphbreak.report.runs import NO_NOTES, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,
     ORDER,
@@ -53,14 +53,14 @@ MOST_CAUSES: Final = 100
 
 
 def render(
-    runs: Sequence[ProfileRun], root: Path | None = None, notes: CheckNotes = NOTHING
+    runs: Sequence[ProfileRun], root: Path | None = None, notes: CheckNotes = NO_NOTES
 ) -> str:
     """Return the page. ``root`` is a checkout to take source excerpts from, or None."""
     return _fill(page_data(runs, CheckoutSources(root), notes))
 
 
 def page_data(
-    runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
+    runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NO_NOTES
 ) -> Plain:
     """Return everything that the page shows, in the same order.
 
@@ -74,7 +74,7 @@ def page_data(
         "kinds": {name: _kind(name) for name in ORDER},
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
-        # Of two runs of one profile, the page compares the second with the first.
+        # Of two runs of one profile, the page compares the second with the first, number 0.
         **({"before": 0} if len(runs) == 2 and runs[0].profile == runs[1].profile else {}),
         **({"unlisted": unlisted} if unlisted else {}),
         "noVerdict": notes.no_verdict,
@@ -85,7 +85,7 @@ def page_data(
         "causes": _causes(runs, [nodeid for nodeid, _ in ordered], shared),
         "frames": shared.frames,
         "texts": shared.texts,
-        "tests": tests,
+        "tests": tests,  # as JSON texts, not as data
     }
 
 
@@ -123,7 +123,11 @@ def _accept_commands(
 
 
 def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) -> Plain:
-    """Return each cause of failed tests once; its tests are numbers of tests on the page."""
+    """Return each cause of failed tests once; its tests are numbers of tests on the page.
+
+    ``nodeids`` are the tests on the page. No test with a cause is missing: ``_ordered`` leaves out
+    only tests that are not red.
+    """
     order = {nodeid: number for number, nodeid in enumerate(nodeids)}
     tests = {test_name(test, run, runs): test for run in runs for test in run.tests}
     causes = root_causes(tests.items())
@@ -145,11 +149,11 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
     }
 
 
-def _kind(standing: str) -> Plain:
+def _kind(name: str) -> Plain:
     """Return what the page needs to know of the verdict behind a standing."""
-    kind = BY_VERDICT.get(standing, VerdictKind(standing))
+    kind = BY_VERDICT.get(name, VerdictKind(name))
     return {
-        "named": standing in NAMED,
+        "named": name in NAMED,
         "blind": kind.blind,
         "loses": kind.loses,
         "shrinks": kind.shrinks,
@@ -308,7 +312,10 @@ def _graph(number: int, graph: Graph, places: Rows) -> Plain:
 
 def _fill(data: Plain) -> str:
     """Return the page with its style, its script and data in it."""
-    tests, others = ",".join(data["tests"]), script_json({**data, "tests": []})
+    # The tests are JSON already, and are put between the brackets of an empty list at the end.
+    others = {name: value for name, value in data.items() if name != "tests"}
+    before_tests = script_json({**others, "tests": []}).removesuffix("]}")
+    tests = ",".join(data["tests"])
     style = _asset("page.css")
     script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset("page.js")}}})();\n'
     return (
@@ -320,7 +327,7 @@ def _fill(data: Plain) -> str:
         .replace("{{style}}", style)
         .replace("{{script}}", script)
         # The data comes last, so that nothing in it is replaced.
-        .replace("{{data}}", f"{others.removesuffix('[]}')}[{tests}]}}")
+        .replace("{{data}}", f"{before_tests}{tests}]}}")
     )
 
 

@@ -35,7 +35,7 @@ from pytest_graphbreak.report.root_causes import (
     passing_lines,
     root_causes,
 )
-from pytest_graphbreak.report.runs import NOTHING, CheckNotes, ProfileRun, test_name
+from pytest_graphbreak.report.runs import NO_NOTES, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
@@ -82,7 +82,7 @@ _RESERVE: Final = 700
 """Bytes reserved for the lines at the end: what was left out, what to do next."""
 
 
-def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NOTHING) -> str:
+def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NO_NOTES) -> str:
     """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),

@@ -12,7 +12,7 @@ from itertools import chain
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.finding import Finding
+from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.findings import finding_of_place, findings_of_changes
 from pytest_graphbreak.judging.folding import Key, cause_keys, key_of
 from pytest_graphbreak.judging.measured import cause_of, place_of
@@ -74,10 +74,13 @@ class Rows:
         self.rows: list[Plain] = []
         self.shared = shared
         self._runs = runs
-        # Numbers of rows: by ``_key``, by run and cause, by run and the graph of a recompile.
+        # All three have numbers of rows, places in ``rows``.
         self._index: dict[tuple[str, ...], int] = {}
+        """By ``_key``: it joins what a baseline and several runs have of one place."""
         self._of_cause: dict[tuple[int, Key], int] = {}
+        """By run and cause: the row of the graphs that a break or a recompile made."""
         self._of_graph: dict[tuple[int, str, str], int] = {}
+        """By run, layer and name of a graph: the row of the recompile that made this graph."""
         self._causes: dict[int, Mapping[tuple[str, str], Key]] = {}
         """The cause of each graph of a run (``cause_keys``)."""
 
@@ -87,7 +90,7 @@ class Rows:
             return
         for kind, places in (("break", values.breaks), ("eager", values.eager)):
             for place in places:
-                finding = finding_of_place("-", kind, place)
+                finding = finding_of_place(GONE, kind, place)
                 reason = reason_key(place.layer, writable(finding.reason))
                 row = self._row(finding, (kind, *place_of(finding.where), *reason))
                 row["counts"][run]["was"] = place.count
@@ -108,10 +111,15 @@ class Rows:
                     self._of_graph[run, item.layer, item.graph] = index
 
     def of_graph(self, run: int, graph: Graph) -> int | None:
-        """Return the row that says why this graph exists, or None for a graph that is intended."""
-        cause = self._causes[run].get((graph.layer, graph.name), ())
-        of_name = self._of_graph.get((run, graph.layer, graph.name))
-        return self._of_cause.get((run, cause)) if of_name is None else of_name
+        """Return the row that says why this graph exists, or None for a graph that is intended.
+
+        A recompile names its graph. Any other graph is found by its cause.
+        """
+        number = self._of_graph.get((run, graph.layer, graph.name))
+        if number is None:
+            cause = self._causes[run].get((graph.layer, graph.name), ())
+            number = self._of_cause.get((run, cause))
+        return number
 
     def _row(self, finding: Finding, key: tuple[str, ...]) -> Plain:
         if key not in self._index:

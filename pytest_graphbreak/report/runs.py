@@ -56,7 +56,7 @@ def test_name(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) ->
     return test.nodeid if len(among) == 1 else f"{test.nodeid}   on {run.label}"
 
 
-def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
+def runs_of(reports: Iterable[RunReport]) -> list[ProfileRun]:
     """Combine shards.
 
     Reports of one profile and of the same versions that share no test are shards of one run; a
@@ -105,4 +105,5 @@ class CheckNotes(Struct, frozen=True):
     accept: str = ""
 
 
-NOTHING: Final = CheckNotes()
+NO_NOTES: Final = CheckNotes()
+"""The notes on reports that were not checked."""

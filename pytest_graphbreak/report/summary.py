@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,11 @@ class Outcome(Struct):
 
     @property
     def final(self) -> list[TestReport]:
-        """The tests whose verdict is final; those just recorded agree with their baseline now."""
+        """The tests whose verdict is final; those just recorded agree with their baseline now.
+
+        What is said of verdicts is about these, what is said of set-ups, settings and crashes is
+        about all ``tests``.
+        """
         return [test for test in self.tests if not test.written]
 
 
@@ -160,6 +164,9 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
 def _outdated(outcome: Outcome) -> Iterator[TextLine]:
     """Yield how many entries another minor version of a compiler measured, and what renews them."""
     settings, now = outcome.settings, outcome.environment.versions
+    command = settings.typed.rerun("--graph-budget-update")
+    if in_ci():
+        command = settings.accept(this_run()) or ""
     changes = outcome.changes.of_kind("changed") if outcome.changes else ()
     renewed = {change.nodeid for change in changes}
     compared = [test for test in outcome.final if settings.gate and test.nodeid not in renewed]
@@ -167,8 +174,7 @@ def _outdated(outcome: Outcome) -> Iterator[TextLine]:
     for versions, count in counts.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         words = f"{entries} measured with {versions}: reasons are not compared; renew: "
-        command = settings.typed.rerun("--graph-budget-update")
-        yield label_line("note", words, settings.accept(this_run()) or "" if in_ci() else command)
+        yield label_line("note", words, command)
 
 
 def _other_compilers(test: TestReport, now: Mapping[str, str | None]) -> Iterator[str]:
@@ -251,29 +257,41 @@ def _next(outcome: Outcome, *, has_new: bool) -> Iterator[TextLine]:
 
 
 def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> TextLine:
-    """Return the command that ends the verdicts of ``tests``, the most urgent in its words."""
+    """Return the command that ends the verdicts of ``tests``, the most urgent in its words.
+
+    ``acceptable`` of a verdict says whether an update of the baseline accepts any of it. What
+    exceeds only limits in the code is no such case: then the code is the only thing to change, and
+    the next run says what else there is, such as entries to prune.
+    """
     verdicts = {test.verdict for test in tests}
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
-    intended = "if what is new is intended, " if has_new else ""
-    words, flag = f"{_REMOVE}: ", ""
-    if any(verdict.acceptable for verdict in failed):
-        words, flag = "fix the code, or accept: ", "--graph-budget-update"
-    elif failed:
+    if failed and not any(verdict.acceptable for verdict in failed):
         limits = (
             "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
         )
         return label_line("next", f"fix the code, or raise the {limits}")
-    elif verdicts == {"new"}:
-        words, flag = "record what is missing: ", "--graph-budget-record"
-    elif "improved" in verdicts:
-        words, flag = f"{intended}tighten the baseline: ", "--graph-budget-update"
-    elif verdicts:
-        words, flag = f"{intended}record what changed: ", "--graph-budget-update"
-    flags = [flag] if flag else []
+    words, *flags = _update(verdicts, is_red=bool(failed), has_new=has_new)
     if outcome.stale or any(verdict.needs_prune for verdict in failed):
         flags.append("--graph-budget-prune")
     return label_line("next", words, outcome.settings.typed.rerun(*flags))
+
+
+def _update(verdicts: Collection[str], *, is_red: bool, has_new: bool) -> Sequence[str]:
+    """Return the words of the next command and its option, for the most urgent of the verdicts.
+
+    Without a verdict there are only entries to prune, which need no option but that one.
+    """
+    intended = "if what is new is intended, " if has_new else ""
+    if is_red:
+        return "fix the code, or accept: ", "--graph-budget-update"
+    if not verdicts:
+        return (f"{_REMOVE}: ",)
+    if verdicts == {"new"}:
+        return "record what is missing: ", "--graph-budget-record"
+    if "improved" in verdicts:
+        return f"{intended}tighten the baseline: ", "--graph-budget-update"
+    return f"{intended}record what changed: ", "--graph-budget-update"
 
 
 def _accept_command(outcome: Outcome, *, only_gone: bool) -> TextLine:

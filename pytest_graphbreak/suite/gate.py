@@ -34,9 +34,13 @@ _IN_TESTS: Final = (
 class Gate:
     """The gate of one pytest session.
 
-    ``plugin`` makes it of the options. Before the collection, ``name_jax_device``, ``check`` and
-    ``choose_backend`` are called; after it ``log_tt_if_counted``, ``follow``, ``read`` and
-    ``warm``. ``measures``, ``counts`` and ``fault`` are asked of each test.
+    ``plugin`` makes it of the options, and calls in this order:
+
+    - before the collection ``name_jax_device``, then by ``session.register`` ``check`` and
+      ``check_directory``, then ``log_tt_if_counted`` and ``choose_backend``;
+    - after it ``log_tt_if_counted``, ``follow``, ``read`` and ``warm``;
+    - for each test ``measures``, ``counts`` and ``fault``;
+    - after the last test ``check_baselines``, by ``session.Session``.
 
     Device, profile and baselines are looked up when they are first needed, so that a session that
     measures nothing pays for none of them.
@@ -63,8 +67,10 @@ class Gate:
         from pytest_graphbreak.config.device import profile_name
 
         name = profile_name(self.settings.profile, self.device)
+        if not self.settings.backend:
+            return name
         # Counts of another backend are not silently compared with those of the default one.
-        return "-".join((name, *self.settings.backend[:1]))
+        return f"{name}-{self.settings.backend[0]}"
 
     @cached_property
     def baselines(self) -> Baselines:
@@ -82,7 +88,7 @@ class Gate:
         from pytest_graphbreak.config.device import DeviceError
 
         try:
-            _ = self.profile
+            _ = self.profile  # it is looked up here, and so is the device
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -142,7 +148,9 @@ class Gate:
             if self.settings.gate and self.measures(item):
                 self.baselines.entry(canonical(item))
         except BaselineError as error:
-            return str(error) if error.path is not None else ""  # without a path, it has no file
+            # An error without a path is of a test that can have no file, since it is outside of
+            # the rootdir; ``suite.judging`` says so if it compiles something.
+            return str(error) if error.path is not None else ""
         return ""
 
     def measures(self, item: pytest.Item) -> bool:
@@ -201,7 +209,10 @@ class Gate:
             raise pytest.UsageError(f"graph_budget_jax_device: {error}") from None
 
     def choose_backend(self, config: pytest.Config) -> None:
-        """Make ``torch.compile`` use another backend until the end of the session."""
+        """Make ``torch.compile`` use another backend until the end of the session.
+
+        ``settings.backend`` is that backend, followed by the backends that it replaces.
+        """
         from pytest_graphbreak.measuring.backend import Backend
 
         name, *instead_of = self.settings.backend

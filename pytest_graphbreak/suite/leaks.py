@@ -44,9 +44,10 @@ class Leaked(Struct, frozen=True):
 class Leaks:
     """Follows one test after the other, in the thread that runs them.
 
-    Of each: ``begin`` and ``end`` around its call, ``add_settings`` for its record, and ``settle``
-    after its tear-down. What a fixture or an import changes meanwhile is taken into ``_before``
-    (``_adopt``), and so is no change of the test.
+    For each test, ``Phases`` calls ``begin`` before its call, ``end`` after it, ``add_settings``
+    for its record, and ``settle`` after its tear-down. What a fixture or an import changes during
+    the call is copied into ``_before`` (``_adopt``), so that it does not count as a change of the
+    test.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,12 @@ class Leaks:
             self._adopt(before)
 
     def add_settings(self, record: Record) -> Record:
-        """Return the record with settings that were not the default, and errors in reading them."""
+        """Return the record with settings that were not the default, and errors in reading them.
+
+        They make the verdict an ``error`` only if the test compiled something, whose counts a
+        setting may have changed, and only if settings are put back: in a run without isolation
+        they are not, and errors in reading them are notes.
+        """
         record = replace(record, settings=self._unusual)
         if not self._faults:
             return record
@@ -113,8 +119,9 @@ class Leaks:
             return Leaked()
         try:
             now = take()
-            # What was changed since the call is of a fixture or the tear-down, but for what was
-            # deleted: monkeypatch of pytest 9.2 deletes entries to put them back.
+            # A setting that was changed again since the call ended belongs to a fixture or to the
+            # tear-down, such as a fixture that sets ``config.verbose`` after its ``yield``. Deleted
+            # entries are the exception: monkeypatch of pytest 9.2 deletes an entry to put it back.
             others = {*changed_keys(after, now)} - {*deleted_entries(now)}
             leaked = [key for key in changed if key not in others]
             settings = changes(before, now, leaked)

@@ -35,8 +35,10 @@ class GraphBudgetFailure(pytest.fail.Exception):  # type: ignore[misc, name-defi
 def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
     """Put the plain dict of a test on its report, and state who failed the test.
 
-    Only the report of a whole phase carries it. A subtest's report is made while the call phase
-    still runs; it only records whether a subtest failed.
+    - Of a subtest, whose report is made while the call still runs: only whether one failed.
+    - Of a phase that passed: the entry.
+    - Of a phase that the test or the gate failed: the entry, with who failed it (``_attribute``).
+    - Of a phase in which a block failed: the entry, with the failure of the block.
     """
     block = _entry_of_block(call)
     if block:
@@ -63,7 +65,7 @@ def _attribute(
 ) -> None:
     """State who failed a phase, and add what was observed of a test that failed by itself.
 
-    ``has_text`` is true where the failure of a block says it already.
+    ``has_text`` is true if a block failed, whose own failure says what was observed.
     """
     entry = item.stash[ENTRY]
     if call.when == "call":
@@ -73,7 +75,9 @@ def _attribute(
             report.sections[:] = _without_trace(report.sections)
             return
     if "verdict" in entry and not has_text:
-        if call.when == "call":  # a unittest class holds back its failure until here
+        if call.when == "call":
+            # Its verdict was that of a test that passed: a unittest class holds back its failure
+            # until the call is judged.
             entry.update(verdict="none", message=None)
         _add_section(item, call, report)
 
@@ -102,16 +106,17 @@ def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
 
     From 9.1 on, pytest listens to loggers that do not propagate, so a test that compiles fills its
     log with hundreds of them, which would hide the text of the gate above. On a terminal, pytest
-    colours the level of each.
+    colours the level of each. A log that had nothing else is left out.
     """
-    return [
-        (name, shown)
-        for name, text in sections
-        if (shown := _interesting_words(text) if "log" in name else text) or not text
-    ]
+    kept = []
+    for name, text in sections:
+        shown = _without_empty_records(text) if "log" in name else text
+        if shown or not text:  # a section that was empty before stays
+            kept.append((name, shown))
+    return kept
 
 
-def _interesting_words(log: str) -> str:
+def _without_empty_records(log: str) -> str:
     lines = log.splitlines(keepends=True)
     return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
 

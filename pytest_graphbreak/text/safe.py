@@ -1,8 +1,9 @@
 """Makes text from outside harmless for each kind of output.
 
 Test ids, break reasons and source lines are data that others wrote. Each function here takes any
-text and returns what may be written to one kind of output, where it is shown and has no effect. All
-of them first make control characters visible, including those that reorder or hide text.
+text and returns what may be written to one kind of output, where it is shown and has no effect.
+They first make control characters visible, including those that reorder or hide text. ``cut`` only
+makes a text shorter, and ``script_json`` escapes whatever is not ASCII.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def preformatted_block(text: str) -> str:
 
     ``<pre>`` opens an HTML block that only its end tag closes (CommonMark 0.31, section 4.6), so
     nothing in it is markdown. A line that a CI log would obey if the file were printed there is
-    disarmed.
+    disarmed. So is ``${``, with which expressions of a workflow begin, such as
+    ``${{ secrets.TOKEN }}``, if a workflow takes the text over.
     """
     shown = "\n".join(console(line) for line in lines(text).split("\n"))
     escaped = _html.escape(shown, quote=False).replace("@", "&#64;").replace("${", "&#36;{")

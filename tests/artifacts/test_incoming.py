@@ -22,7 +22,7 @@ from pytest_graphbreak.model.forms import LONGEST_FACT, LONGEST_TEXT
 from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.runs import runs
+from pytest_graphbreak.report.runs import runs_of
 from tests.report.tools import unlike_spots
 from tests.reports import Data, a_break, a_report, a_test, over, place, write
 from tests.untrusted import everywhere, spots
@@ -239,7 +239,7 @@ def test_a_changed_report_is_refused_by_name_or_every_page_can_show_it(
         with contextlib.suppress(TypeError, KeyError, IndexError):
             put(data, path, value)  # an earlier change may have taken this place away
     try:
-        found = runs([parse("x", data)])
+        found = runs_of([parse("x", data)])
     except ReportError:
         return
     assert html.render(found)

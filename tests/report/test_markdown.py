@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.runs import CheckNotes, runs
+from pytest_graphbreak.report.runs import CheckNotes, runs_of
 from pytest_graphbreak.text.safe import printable
 from tests.report.tools import as_runs
 from tests.reports import Data, a_break, a_report, over, place
@@ -106,6 +106,6 @@ def test_no_field_takes_the_place_of_the_marker_and_the_headline() -> None:
             reports.append(incoming.parse(f"{number}.json", report))
         notes = CheckNotes("nothing was judged", *[(long,) * 50] * 3)
         for limit in (4_000, markdown.COMMENT):
-            text = markdown.render(runs(reports), limit, notes)
+            text = markdown.render(runs_of(reports), limit, notes)
             assert text.startswith(f"{markdown.MARK}\n### Graph budget: no verdict, nothing was")
             assert len(text.encode()) <= limit

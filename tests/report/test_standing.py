@@ -10,7 +10,7 @@ from pytest_graphbreak.model.report import RunEnvironment, RunReport
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.runs import runs
+from pytest_graphbreak.report.runs import runs_of
 from pytest_graphbreak.report.standing import growth, row
 from tests.reports import Data, a_graph, as_tests, over
 
@@ -36,7 +36,7 @@ def test_a_layer_that_nobody_limits_does_not_grow() -> None:
 
 def test_the_comment_and_the_page_count_it_as_the_terminal_does() -> None:
     tests = as_tests(by_marker("t.py::a"))
-    found = runs([RunReport(RunEnvironment("xla-cpu"), tuple(tests), name="g.json")])
+    found = runs_of([RunReport(RunEnvironment("xla-cpu"), tuple(tests), name="g.json")])
     assert "| **dynamo 1 → 2 (+1)**, xla 3 |" in markdown.render(found)
     (test,) = html.page_data(found, CheckoutSources(None))["tests"]
     assert json.loads(test)["growth"] == 1

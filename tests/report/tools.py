@@ -7,13 +7,13 @@ from typing import Any
 
 from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.report.runs import ProfileRun, runs
+from pytest_graphbreak.report.runs import ProfileRun, runs_of
 from tests.reports import Data
 from tests.untrusted import at, spots
 
 
 def as_runs(*reports: Data) -> list[ProfileRun]:
-    return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])
+    return runs_of([incoming.parse(str(number), data) for number, data in enumerate(reports)])
 
 
 def unlike_spots(report: Data) -> Iterator[tuple[Any, ...]]:
