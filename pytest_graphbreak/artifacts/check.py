@@ -109,7 +109,8 @@ def check(
         except BaselineError as error:  # an impossible node id
             result.unusable.append(f"{seen.report.name}: {error}")
         else:
-            result.judged += [] if judged is None else [judged]
+            if judged is not None:
+                result.judged.append(judged)
     return result
 
 
@@ -141,10 +142,12 @@ def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
     """Yield entries that are gone by the reports of one profile and that no other report has."""
+    # Files of which all tests were collected, ``a.py``, and functions, ``a.py::test_b``.
     root, complete = checkout.root, together.by_profile[profile].complete
     files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
+    whole_files = files & complete
     # If a collected file exists in a directory, this is the right checkout for it.
-    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
+    directories = {Path(file).parent for file in whole_files if os.path.isfile(root / file)}
     gone = {
         file
         for file in baselines.files()

@@ -203,8 +203,7 @@ def _gather(
 ) -> tuple[list[Measured], LeftOut]:
     """Return what every measured test gave, and the tests that are left out.
 
-    The base profile comes first, because the first profile that is written to a new file gives its
-    plain values.
+    Tests of the base profile come first, and so do their entries in a new file.
     """
     measured: list[Measured] = []
     left_out = LeftOut()

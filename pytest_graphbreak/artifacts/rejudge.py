@@ -1,7 +1,8 @@
 """Judges the tests of reports again, with the baselines of a checkout or with another run.
 
 The result is a test as in the report, with the verdict, the budget and the text of this judgement
-in place of those of the run.
+in place of those of the run. ``graphbreak check`` makes one ``Judge`` and asks it for each test;
+``graphbreak compare`` takes only ``budget_of`` from here.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Judge:
     """Everything that tests are judged by. There is one for each command.
 
     With ``against``, another run, its counts are the budget; a test that it did not measure is
-    judged by its baseline. ``run`` is the run of GitHub Actions
-    that made the reports, if known, ``typed`` how the command was started.
+    judged by its baseline. ``run`` is the run of GitHub Actions that made the reports, if known,
+    ``typed`` how the command was started.
     """
 
     def __init__(

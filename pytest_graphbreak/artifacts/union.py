@@ -157,8 +157,11 @@ class Union(Struct):
             if tests.groups and not tests.lost_groups:
                 continue
             for key in (NamedTest(profile, nodeid) for nodeid in sorted(tests.tests)):
-                if key not in accounted and (key.nodeid not in ran or recorded(key)):
-                    yield key
+                if key in accounted:
+                    continue
+                if key.nodeid in ran and not recorded(key):  # another profile ran it
+                    continue
+                yield key
 
 
 def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
@@ -211,7 +214,7 @@ def differ(first: Record, second: Record, *, runs: bool = False) -> str:
         ("graphs", first.graphs, second.graphs),
         ("recompiles", first.recompiles, second.recompiles),
     ]
-    if runs and first.executions and second.executions:
+    if runs and first.executions and second.executions:  # reads are counted with executions
         counts.append(("executions", first.executions, second.executions))
         counts.append(("reads", first.reads, second.reads))
     for layer in LAYERS:

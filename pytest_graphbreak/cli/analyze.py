@@ -1,4 +1,8 @@
-"""``graphbreak analyze``: counts and explains the graphs in logs."""
+"""``graphbreak analyze``: counts and explains the graphs in logs.
+
+``logs.reading`` reads a log, ``logs.completeness`` says what it lacks, and ``logs.report`` makes
+the lines. Here the arguments become these calls, and a log becomes an item of the JSON report.
+"""
 
 from __future__ import annotations
 

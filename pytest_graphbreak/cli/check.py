@@ -222,6 +222,7 @@ def _why_red(result: CheckedUnion) -> str:
 
 def _replace_verdicts(reports: Sequence[RunReport], result: CheckedUnion) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
+    # By identity, since several reports may have a test of this name, and one of them was judged.
     verdicts = {id(judged.seen.test): judged.test for judged in result.judged}
     stale = tuple(entry.nodeid for entry in result.stale)
     return [

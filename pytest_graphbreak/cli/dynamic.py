@@ -1,4 +1,9 @@
-"""``graphbreak dynamic``: compares static and dynamic sizes, each way in a process of its own."""
+"""``graphbreak dynamic``: compares static and dynamic sizes, each way in a process of its own.
+
+``ways`` runs the program as it is, then with ``dynamic=False`` and ``dynamic=True`` for all that it
+compiles, then with ``mark_dynamic`` for the sizes that varied in the first run. ``advice`` says
+which of these ways to take.
+"""
 
 from __future__ import annotations
 

@@ -105,6 +105,7 @@ def _print_findings(args: argparse.Namespace) -> int:
     elif args.json:
         root = sources_root()
         sources = CheckoutSources(root)
+        # A report does not say how its run was started, so its tests are run in the plainest way.
         typed = Typed(("python", "-m", "pytest"), here=os.getcwd(), root=str(root or ""))
         gated = {test.nodeid for test in tests if is_compared(test)}
         _print(finding_dict(finding, sources, typed, gated) for finding in shown)

@@ -54,6 +54,7 @@ def inputs_of(model: Any) -> dict[str, Any]:
     """
     import torch
 
+    # Not 0, 1 or 2, which mostly mean padding and the ends of a text (bert, roberta, t5, bart).
     tokens = torch.randint(3, SMALL["vocab_size"], (2, 64))
     if model.main_input_name == "input_ids":
         second = {"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {}

@@ -1,4 +1,15 @@
-"""``graphbreak run``: runs a script with the observers on, and reports its graphs."""
+"""``graphbreak run``: runs a script with the observers on, and reports its graphs.
+
+::
+
+    the command                          its child
+    run -> _run_in_child -> fork ------> _run_here: log, observers, the script
+                            watch <----- its last status: record, name, how it ended
+    run: the judgement, the report       run: returns the exit code of the script
+
+Where a child cannot be watched, and if a program called the command, ``_run_here`` runs the script
+in this process.
+"""
 
 from __future__ import annotations
 

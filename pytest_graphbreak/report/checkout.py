@@ -127,6 +127,7 @@ class CheckoutLines:
             if (file, function) in functions:
                 return 0
             if file == test:
+                # What is at the top of the file is for all of its tests.
                 return 2 if function == "<module>" else 3
             return 1 if any(frame.file == file for frame in near) else 2
 

@@ -181,11 +181,11 @@ def changed_counts(
     for step in sorted(steps.values(), key=_order):
         parts.append(moved_count(step))
         if step.kind == "graph" and step.growth > 0 and step.layer not in explained:
-            parts[-1] += _made_of(step.layer or "", record, fixtures)
+            parts[-1] += _after_count(step.layer or "", record, fixtures)
             explained.add(step.layer)
     if verdict.name == "new":
         parts = [
-            f"{layer} {count}{_made_of(layer, record, fixtures)}"
+            f"{layer} {count}{_after_count(layer, record, fixtures)}"
             for layer in record.layers
             if (count := record.graphs.get(layer, 0))
         ]
@@ -208,10 +208,15 @@ def moved_count(step: Difference) -> str:
     return f"{words} {step.before or 0} -> {step.after}"
 
 
-def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
-    """Return the causes of a layer's graphs, to follow their number; empty if unknown."""
+def _after_count(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
+    """Return what follows the number of a layer's graphs in a failure; empty if nothing is known.
+
+    For example `` (1 entry, 2 after a break, 1 in the test's fixtures)``: the causes, which
+    ``made_of`` joins by ``+``, and the share of the fixtures.
+    """
     parts = cause_words(decomposition(layer, record))
-    parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
+    if count := fixtures.get(layer):
+        parts.append(f"{count} in the test's fixtures")
     text = f" ({', '.join(parts)})" if parts else ""
     return text + cached_text(cache_counts(layer, record))
 

@@ -126,7 +126,11 @@ def _graph_more(graph: Finding) -> str:
 
 
 def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame, str, str]]:
-    """Yield each recompiled function, how often, and the reason if there is only one."""
+    """Yield each recompiled function, how often, and the reason if there is only one.
+
+    How often is the name of the one recompiled graph or the names of some, ``once`` or ``2 times``.
+    A function that is recompiled only with its caller has no reason of its own.
+    """
     functions: dict[tuple[str, ...], list[Finding]] = {}
     followers = [
         follower for recompile in recompiles for follower in recompile.consequences(Recompile)
@@ -185,7 +189,10 @@ def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
 
 
 def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
-    """Yield the calls that lead to a place: the nearest first, and the outermost."""
+    """Yield the calls that lead to a place: the nearest first, and the outermost.
+
+    Of eight calls, two are shown, then ``... 3 calls between``, and then three.
+    """
     # What starts a child process is no call of the user's: ``python -c`` of multiprocessing.
     callers = [frame for frame in callers if frame.file != "<string>"]
     between = max(len(callers) - NEAR - FAR, 0)
@@ -204,6 +211,7 @@ def to_try(*advice: str) -> list[TextLine]:
 # The settings of torch during a measurement, as far as they change its graphs.
 
 DYNAMO: Final = "torch._dynamo.config."
+"""The module of most settings; it is left out of their names."""
 INDUCTOR: Final = "torch._inductor.config."
 """Settings that change how graphs are compiled further, but not which graphs there are."""
 

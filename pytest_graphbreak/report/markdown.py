@@ -104,6 +104,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     page.add(
         _passing_changes(passing_changes((test_name(test, run, runs), test) for run, test in rows))
     )
+    # A cause is told in full by its first test. A test that the gate did not fail has no cause.
     firsts = set(causes.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
@@ -294,6 +295,7 @@ def _table(
 
 def _row(run: ProfileRun | None, test: TestReport) -> str:
     """Return the row of a test; ``run`` is None without a column of runs."""
+    # **dynamo 1 → 3 (+2)**, and without stars what did not grow
     graphs = [
         f"{'**' if move.growth > 0 else ''}{str(move).replace('->', '→')}"
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"

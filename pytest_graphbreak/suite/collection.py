@@ -28,9 +28,10 @@ PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "spli
 class CollectedTests(Struct):
     """The tests that were collected, after all deselection.
 
-    ``complete_files`` are those from which nothing was deselected. ``collected_whole`` are files
-    and functions that were collected completely before any deselection, ``deselected_tests`` what
-    was then left out; with these, many partial runs can be judged together.
+    ``complete_files`` are those from which nothing was deselected: what they lack in this run is
+    gone. ``collected_whole`` are files and functions that were collected completely before any
+    deselection, ``deselected_tests`` what was then left out; with these, many partial runs can be
+    judged together. With ``pytest -k one test_a.py``, ``test_a.py`` is in ``collected_whole`` only.
     """
 
     nodeids: list[str] = []
@@ -62,6 +63,7 @@ class Collector:
         if isinstance(collector, pytest.File) and not isinstance(collector, pytest.Package):
             file = file_of(collector.nodeid)
             is_whole = report.outcome == "passed"
+            # A file may have two collectors: of its tests, and of its doctests.
             self._is_collected[file] = self._is_collected.get(file, True) and is_whole
         return report
 
@@ -122,7 +124,8 @@ def collected_whole(
 ) -> list[str]:
     """Return the files, or for node ids the functions, of which every test was collected.
 
-    ``nodeids`` are the tests before any deselection, ``empty`` the files that have none. ``--lf``
+    ``nodeids`` are the tests before any deselection, ``empty`` the files that have none. For
+    ``pytest test_a.py::test_b test_c.py`` it is ``["test_c.py", "test_a.py::test_b"]``. ``--lf``
     prevents tests from being collected at all, so nothing is complete.
     """
     if config.getoption("lf", default=False):

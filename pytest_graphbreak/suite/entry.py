@@ -29,9 +29,11 @@ FAILED_SUBTEST: Final = pytest.StashKey[bool]()
 
 def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
     """Return the dict of this attempt; only the set-up part of an earlier one is kept."""
+    entry: Plain = {"nodeid": nodeid}
     before = item.stash.get(ENTRY, None) or {}
-    setup = {key: before[key] for key in ("setup",) if key in before}
-    entry = item.stash[ENTRY] = {"nodeid": nodeid} | setup
+    if "setup" in before:
+        entry["setup"] = before["setup"]
+    item.stash[ENTRY] = entry
     return entry
 
 

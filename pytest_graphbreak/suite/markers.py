@@ -34,6 +34,7 @@ def is_limited(item: pytest.Item) -> bool:
     if item.get_closest_marker("max_graphs") is not None or _asks_for(item, "graph_budget"):
         return True
     mark = item.get_closest_marker("graph_budget")
+    # A limit in ``graph_budget`` is a mistake, which fails the test (``_wrong``).
     return mark is not None and bool(mark.args or {*mark.kwargs} - {*_KINDS})
 
 
@@ -76,7 +77,10 @@ _KINDS: Final = {"gate": bool, "isolate": bool, "reason": str}
 
 
 def _wrong(mark: pytest.Mark) -> str:
-    """Return what is wrong in a ``graph_budget`` marker, and what to write; empty if nothing is."""
+    """Return what is wrong in a ``graph_budget`` marker, and what to write; empty if nothing is.
+
+    Of ``graph_budget(max_graphs=1)``: ``limits are set by @pytest.mark.max_graphs(1)``.
+    """
     from pytest_graphbreak.judging import cap as caps
 
     allowed = "allowed: graph_budget(gate=False, isolate=False, reason='...')"

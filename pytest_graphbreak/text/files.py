@@ -5,6 +5,7 @@
   one, which nobody reads.
 - ``refuse_foreign`` keeps a command from replacing a file of the user: each kind of file that we
   write begins with a mark (``SCRIPT``, ``LOG``, ``PAGE``, ``REPORT``, ``RESULT``).
+- ``without_collector`` is for whoever reads or writes very many of them.
 """
 
 from __future__ import annotations

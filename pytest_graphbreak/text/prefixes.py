@@ -19,8 +19,10 @@ ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """A colour, or another code for a terminal."""
 
 _RANK: Final = re.compile(
+    # [1,0]<stderr>:   [rank0]:
     r"\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):"
-    # at the beginning of a line, or after the time stamp of a CI
+    # worker-1  |   [pod/worker-0/main]   0:
+    # These are only at the beginning of a line, or after the time stamp of a CI.
     r"|^(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?(?:\x1b\[[\d;]*m)*"
     r"(?:([A-Za-z0-9][\w.-]{0,62}) +\||\[pod/([^\]\s]{1,80})\]| {0,4}(\d{1,5}):)"
     r"(?:\x1b\[[\d;]*m)* ",

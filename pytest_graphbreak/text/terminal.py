@@ -101,7 +101,11 @@ def paint(text: str, markup: Markup) -> str:
 # A line in rows.
 
 _PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
-"""Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
+"""Code in a text; no row ends inside of it.
+
+An assignment to an attribute, ``torch._dynamo.config.verbose = True``, or a call, which may have
+calls in it, ``torch.where(x > f(y), a, b)``.
+"""
 _GLUE: Final = "\0"
 """Stands for a blank at which no row may end, until the rows are made."""
 
@@ -191,6 +195,7 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
     """
     hang, words = _hang(line, width), _WORD.findall(line.command)
     before = " " * line.indent + line.head
+    # Whether the command begins where its further rows do, so that it needs no row of its own.
     is_column = len(before) + len(line.text) <= hang
     rows = [] if is_column else _fill(replace(line, command=""), width)
     if max(map(len, words)) + hang + 2 > width:  # with a blank and the backslash
