@@ -105,12 +105,10 @@ def check(
     result.missing = [key.name for key in left_out]
     for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
         try:
-            judged = judge.judge(seen)
+            if (judged := judge.judge(seen)) is not None:
+                result.judged.append(judged)
         except BaselineError as error:  # an impossible node id
             result.unusable.append(f"{seen.report.name}: {error}")
-        else:
-            if judged is not None:
-                result.judged.append(judged)
     return result
 
 

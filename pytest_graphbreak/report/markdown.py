@@ -104,8 +104,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     page.add(
         _passing_changes(passing_changes((test_name(test, run, runs), test) for run, test in rows))
     )
-    # A cause is told in full by its first test. A test that the gate did not fail has no cause.
-    firsts = set(causes.firsts)
+    firsts = set(causes.firsts)  # a test that the gate did not fail has no cause
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
