@@ -1,8 +1,8 @@
 """Which modules are loaded, and when they are imported.
 
-Imports are followed by the method of Python's loader of source files, which runs a module. It is
-replaced while anybody follows. A finder in ``sys.meta_path`` would be in the way: of who takes his
-own out again by its place, of who counts them, of who asks for what is there.
+An ``ImportWatch`` is told by the method of Python's loader of source files that runs a module: the
+method is replaced while there is a watch. A finder in ``sys.meta_path`` would do as well, but other
+code would meet it there: code that takes out its own finder by position, or that counts finders.
 """
 
 from __future__ import annotations

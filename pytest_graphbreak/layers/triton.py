@@ -109,6 +109,7 @@ def difference(compiled: Sequence[Specialization], now: Specialization) -> str:
 
 
 def _differing(before: Specialization, now: Specialization) -> list[str]:
+    """Return ``BLOCK is 128, was 64``, ``n is divisible by 16 now, the one before is not``, ..."""
     words = []
     for name in dict.fromkeys((*now.types, *before.types)):
         was, new = before.types.get(name, "nothing"), now.types.get(name, "nothing")

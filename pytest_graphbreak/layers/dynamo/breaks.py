@@ -65,7 +65,11 @@ class BreakSensors(Struct, frozen=True):
         self._on_log(args[1:], kwargs)
 
     def _on_log(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
+        """Handle a call of ``log_graph_break(code_options, reason, ...)``.
+
+        The details are those of the exception that Dynamo handles, where there is one: of the first
+        in its chain. Torch 2.9 has none where an attribute is set, and the earlier tracing had.
+        """
         running = self._notes.thread.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         fault = kwargs.get("exc") or self._find_unsupported(sys.exc_info()[1])

@@ -1,4 +1,8 @@
-"""Dynamo's own counts: graphs, compared with ours, and the hits of its caches on disk."""
+"""Reads Dynamo's own counters: whether we saw each graph, and whether a cache on disk had it.
+
+The sensors tell a ``Ledger`` of each graph that they see, and ask it for those that Dynamo counted
+besides. They call ``cache_counts`` before and after a backend, and ``cache_state`` compares.
+"""
 
 from __future__ import annotations
 

@@ -54,12 +54,17 @@ _AHEAD_OF_TIME: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
 
 class _Compiled:
-    """A function that a backend returned, with its calls by place."""
+    """A function that a backend returned, with its calls by place.
+
+    ``scope`` are the globals in which Dynamo put it under ``name``; ``codes`` has the code objects
+    of the places, which ``GraphRuns`` shares with all.
+    """
 
     def __init__(
         self, scope: dict[str, Any], name: str, graph: Made | None, codes: Mapping[int, CodeType]
     ) -> None:
         self.graph = graph
+        """None where it was compiled before the sensors went in."""
         self._codes = codes
         self.calls: dict[Key, int] = {}
         self._scope = scope

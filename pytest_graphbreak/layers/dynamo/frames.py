@@ -1,5 +1,9 @@
 """What a frame that Dynamo compiles belongs to: a model's module, a written function, torch itself.
 
+The sensors ask for each attempt, before Dynamo compiles it: ``torch_is_compiling`` says
+whether it counts, ``owner`` and ``written_forward`` what it is reported as. ``guards`` reads values
+by the functions for attributes of an instance, which are in the middle.
+
 Modules are found by the frames of torch that call them, whose locals are the arguments of the call.
 The locals of a user's frame are not read: up to Python 3.12 that keeps their values alive.
 

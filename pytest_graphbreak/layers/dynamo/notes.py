@@ -1,4 +1,9 @@
-"""What the sensors of Dynamo note, and what they know of the attempts that are under way."""
+"""What the sensors of Dynamo note, and what they know of the attempts that are under way.
+
+There is one ``Notes`` for the sensors, with the events of all threads. It has a ``ThreadState`` for
+each thread, and that a ``Running`` for each attempt that the thread is at, the innermost last. A
+``BreakDetails`` is kept in these where a torch up to 2.10 reports a break later, or not at all.
+"""
 
 from __future__ import annotations
 

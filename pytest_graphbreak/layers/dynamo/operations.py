@@ -65,7 +65,7 @@ MOST_FUNCTIONS: Final = 40
 _STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d{1,9}), in ([^\n]*)')
 """``File "/home/me/model.py", line 12, in forward``"""
 _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
-"""The wrapper of a decorator, which only passes on what it was called with."""
+"""The line of a decorator's wrapper that calls its function: ``return f(*args, **kwargs)``."""
 
 
 def functions(calls: Calls, places: Places) -> dict[str, int]:

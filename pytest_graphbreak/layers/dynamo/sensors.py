@@ -182,7 +182,7 @@ class DynamoSensors:
         self._patches.clear()
 
     def note_missed(self, patience: float = 0.0) -> None:
-        """Note graphs that Dynamo counted since the last check and no sensor saw.
+        """Note graphs that Dynamo counted since the last call and no sensor saw.
 
         For ``patience`` see ``Turn``.
         """
@@ -304,7 +304,7 @@ class DynamoSensors:
             attempt.is_torchs = False
             self.notes.events.append(Started(attempt))
         first = attempt.graphs
-        # What has ended and made a graph is at a specialization, which Dynamo does not count.
+        # Dynamo does not count a graph of an attempt that ended with one: a specialization's.
         if running is not None or first == 0:
             count_before = self._ledger.count_seen()
             self._makers[id(output)] = (weakref.ref(output), attempt)

@@ -23,25 +23,32 @@ PREFIX: Final = "no CUDA graph: "
 """How each of the texts begins that ``skip_words`` returns."""
 
 WORDS: Final = (
+    # skipping cudagraphs due to multiple devices:
     (r"multiple devices:\s*$", "nothing of it runs on a GPU; move model and inputs to cuda"),
+    # skipping cudagraphs due to cpu device (arg1_1)
     (
         r"cpu device|multiple devices",
         "a tensor on the CPU takes part; move it to the GPU, or make it there (device=x.device)",
     ),
+    # skipping cudagraphs due to mutated inputs (1 instances)
     (
         r"mutated inputs|storage mutation",
         "it writes to an input in place; return a new tensor, or make the input static "
         "(torch._dynamo.mark_static_address)",
     ),
+    # skipping cudagraph due to function 0 exceeding max re-recording limit (=128) on cudagraph ...
     (
         r"re-?recording limit",
         "it was recorded too often; keep its inputs at one address and in one shape",
     ),
+    # skipping cudagraphs due to dynamic shape padding
     (
         r"dynamic|symint|unbacked|_local_scalar_dense|\bitem\b|nonzero",
         "a size or value is known only on the device; keep it a tensor, or pad to a fixed size",
     ),
+    # ['non-Tensor inputs']
     (r"non-?tensor", "an input is no tensor; pass it as a tensor"),
+    # skipping cudagraphs due to complex memory overlap
     (r"complex memory|overlap", "a tensor overlaps itself; call .contiguous() on it first"),
     (r"allocator|expandable", "the caching allocator is off (PYTORCH_NO_CUDA_MEMORY_CACHING)"),
     (r"cpp.?wrapper", "cpp_wrapper is on; turn it or CUDA graphs off"),
@@ -49,11 +56,12 @@ WORDS: Final = (
         r"determinis|incompatible|unsafe|custom op|hop|cond|while",
         "an operation in it cannot be recorded; compile the part around it by itself",
     ),
+    # no part of it can be recorded: the words of ``sensors`` where torch gives no reason
     (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
 )
 """What torch says, as a pattern, and what we say; the first that is found counts."""
 _VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
-"""Numbers, and all that is in brackets: what may be another in the next run."""
+"""Numbers, and all that is in brackets: they may differ in the next run."""
 
 
 def skip_words(reason: str) -> str:

@@ -49,7 +49,8 @@ class KeptExecutables:
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the key; None if it is not to be kept, or if a tool replaced JAX's function."""
-        # As JAX calls it: backend, module, devices, options, and the Python functions it calls.
+        # JAX calls it with backend, module, devices, options and the Python functions that the
+        # module calls. Only a module that calls none is kept.
         is_known = not kwargs and len(args) == 5 and not args[4]
         if not (self.is_on and is_known and _is_of_jax(original)):
             return None

@@ -35,6 +35,7 @@ class JaxObserver(Observer):
 
     def __init__(self) -> None:
         self._not_isolated: list[str] | None = None
+        """What prevented isolating the next window; None if nobody tried."""
 
     def open(self, places: Places) -> Window:
         not_isolated, self._not_isolated = self._not_isolated, None

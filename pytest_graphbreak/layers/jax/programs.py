@@ -57,6 +57,7 @@ class FunctionLedger:
             return ""
         identity = (name, call.caller.file, call.caller.line, on_device)
         made_with = Key(parameters=parameters(call.fun))
+        # None for the first of an identity; ``FORGOTTEN`` where the other of the two may say more.
         whys = [
             self._why_again(("eager", *identity), call.key),
             self._why_again(("parameters", *identity), made_with),
