@@ -263,6 +263,7 @@ def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int]
         stages: sum(number for run, number in kinds.items() if not _fits(run, stages))
         for stages in USUAL
     }
+    # A misfit weighs 2, but 1 if it is the last run, and a graph weighs 1.
     weights = {
         stages: 2 * misfits[stages] - (not _fits(last, stages)) + _count(kinds, stages)
         for stages in USUAL

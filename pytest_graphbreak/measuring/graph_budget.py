@@ -31,7 +31,7 @@ class GraphBudget:
     """The fixture ``graph_budget``: a budget for any block of a test."""
 
     def __init__(self, root: Path, typed: Typed, note: Callable[[StepCounts], None]) -> None:
-        """Make that of one test. ``note`` gets the counts of each step."""
+        """Make the fixture of one test. ``note`` gets the counts of each step."""
         self._root = root
         self._typed = typed
         self._note = note

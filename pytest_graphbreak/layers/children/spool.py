@@ -323,8 +323,9 @@ class RunCounts:
 def with_runs(record: Record, folder: str) -> Record:
     """Return the record of a process that may still run, with its runs up to now.
 
-    They are None, like values that it reads, on layers that tell of them in the record alone, and
-    where it could not tell.
+    Only the runs in ``folder`` (``RunCounts``) are up to now. Those of other layers, and all reads,
+    were known when the record was written: they become None, which is not known. If the counts
+    cannot be read, all runs do.
     """
     unknown = dict.fromkeys(record.executions)
     silent = replace(record, executions=unknown, reads=dict.fromkeys(record.reads))

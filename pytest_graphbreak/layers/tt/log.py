@@ -100,6 +100,7 @@ class TTLines:
         self._open: Program | None = None
         """The graph whose first module is being printed."""
         self._has_preambles = False
+        """Whether any line of the plugin had its preamble: then words without one are no header."""
         self._unclosed: Counter[str] = Counter()
         """Headers without an END marker yet, by rank."""
         self._diagnostic = ""
@@ -183,7 +184,6 @@ class TTLines:
         before = line[max(0, at - prefixes.REACH) : at]
         rank, thread = prefixes.rank(before), prefixes.thread(before)
         if mark == programs.BARE:
-            # In a log whose headers have their preamble, these words are a text about them.
             stage = "" if self._has_preambles else programs.bare_header(line, at)
             self.bare += bool(stage)
         else:

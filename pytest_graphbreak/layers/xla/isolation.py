@@ -101,9 +101,9 @@ class Isolation:
             self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, *, flushes: bool = True) -> bool:
-        """Compute what is pending, and wait for the devices; return False where they go on.
+        """Compute what is pending, and wait for the devices; return False if these do not end.
 
-        Where they go on, the caller sets no variable: torch_xla's threads read the environment.
+        Then the caller must set no variable, since torch_xla's threads read the environment.
         """
         # What is flushed may be the first compilation of the process, when torch_xla reads where to
         # report, once and for all (``debug_file``): the sensors have set it by then.
