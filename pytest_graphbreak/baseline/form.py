@@ -27,6 +27,7 @@ Words = Annotated[str, Meta(pattern=r"\S")]
 """A text that is not blank."""
 Name = Annotated[str, Meta(min_length=1)]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?$")]
+"""A version, such as ``2.9``. No other text but ``Words`` has a pattern (``read._text``)."""
 Layer = Annotated[str, Meta(extra_json_schema={"enum": list(LAYERS)})]
 Breaking = Annotated[str, Meta(extra_json_schema={"enum": list(BREAKING)})]
 AnyCause = Annotated[

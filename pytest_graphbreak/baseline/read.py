@@ -286,6 +286,7 @@ def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
         if pattern is not None and not pattern.search(text):
             if not text.strip():
                 _fail(f"{what} is empty", node, "fill it in, or leave the key out")
+            # Of the two types with a pattern, ``Words`` takes any text that is not blank.
             step = 'write the minor version in quotes, such as "2.9"'
             _fail(f"{what} is {brief(text)}, no version", node, step)
         if allowed is not None and text not in allowed:

@@ -264,13 +264,14 @@ def _count_before(
     """Return how often a line ran or read before, or None if that is not known.
 
     ``recorded`` are the lines of the baseline; ``remaining`` is the growth that the lines so far
-    leave over.
+    leave over. A line without a place is in no baseline, and has what is left over: if reads grew
+    by 4, of which another line made 3, and this one read 5 times, it read 4 times before.
     """
     if total.by == "baseline" and not total.before:
         return 0
     if not recorded:
         return None
-    if not line.where.file:  # a baseline has no such line: what is left over is its growth
+    if not line.where.file:
         return max(line.count - max(remaining, 0), 0)
     return recorded.get(writable(line.line), 0)
 
@@ -278,7 +279,8 @@ def _count_before(
 def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> Mapping[str, int]:
     """Return the counts of lines that a baseline knows.
 
-    It has none of lines that call Dynamo's graphs: a line that is the only one has all.
+    It has none of lines that call Dynamo's graphs. If only one line did so now, it is taken to be
+    the one that did so before, with the recorded total.
     """
     if sides.before is None or total.by != "baseline":
         return {}

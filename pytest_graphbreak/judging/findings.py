@@ -52,7 +52,11 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
 
 
 def findings_of_failure(verdict: Verdict, record: Record) -> list[Finding]:
-    """Return what a failure reports: layers with a worse number or, without any, all layers."""
+    """Return what a failure reports: layers with a worse number or, without any, all layers.
+
+    Breaks and code that runs eagerly are reported in any case: a layer below has more graphs
+    because of them.
+    """
     layers = {total.layer for total in verdict.worse if total.layer}
 
     def is_reported(change: Difference) -> bool:
@@ -90,8 +94,9 @@ def findings_of_changes(
 def losses(verdict: Verdict, record: Record) -> list[Finding]:
     """Return the functions that are compiled no more, else the one of which less is compiled.
 
-    There are none if nothing is lost, or if a new break or fallback explains it. A loss has no
-    place if several functions are compiled, any of which may hold less now.
+    There are none if nothing is lost, or if a new break or fallback explains it. Of operations that
+    are lost without a function, a baseline knows no place: if one function is compiled now, it is
+    that one; if several are, any of them may hold less, and the loss has no place.
     """
     changes = verdict.changes
     if not verdict.lost or any(

@@ -87,9 +87,11 @@ def entries(record: Record) -> dict[str, int]:
 
 
 def _lines(record: Record) -> dict[str, int]:
-    """Return the lines of devices, which may lie deep in a model; tests call Dynamo's graphs.
+    """Return the lines that ran graphs on a device or read values, the most frequent first.
 
-    A layer whose graphs ran once each, and that read nothing, has none that need to be known.
+    They may lie deep in a model, so a baseline must name them for a reader to find them. Lines
+    that run Dynamo's graphs are left out, since these are the calls in the test. So is a layer
+    whose graphs ran once each and that read nothing: its lines are those of its graphs.
     """
     if not (record.execution_list or record.read_list):
         return {}
