@@ -81,8 +81,8 @@ def has_own_reason(graph: Graph, sides: Sides) -> bool:
     It then needs a reason of its own: it is neither plain nor explained by another item.
     ``_is_reported`` is the question for a graph that is known to be new.
     """
-    reported = graph.meaning.is_plain or graph.meaning.explained_by
-    return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
+    needs_no_reason = graph.meaning.is_plain or graph.meaning.explained_by
+    return not needs_no_reason and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
 def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:

@@ -1,4 +1,8 @@
-"""Stacks of Python frames, as sensors see them and as torch prints them in its logs."""
+"""Stacks of Python frames, as sensors see them and as torch prints them in its logs.
+
+A frame is a ``Line`` here: its file as on this machine, and the name of its code. ``users`` makes
+of them what a record holds: each ``Frame``, with names that are the same on every machine.
+"""
 
 from __future__ import annotations
 
