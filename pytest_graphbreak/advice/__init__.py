@@ -104,6 +104,7 @@ def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ..
     ``graphs`` are those of the record by layer: what helps Dynamo may not help a device below it.
     Empty where no line was followed by a test in the form that the item has; its page says more.
     """
+    # A line is shown if it holds in each of these forms (``FixLine.holds``).
     forms = {PLAIN}
     if isinstance(item, Break) and item.through:
         forms = {item.through}
@@ -153,7 +154,11 @@ IN_AUTOGRAD_FUNCTION: Final = "inside of a torch.autograd.Function"
 
 
 def _in_autograd_function(stack: Sequence[Frame]) -> bool:
-    """Return whether calls lead through ``F.apply(...)`` to a method of ``F``."""
+    """Return whether calls lead through ``F.apply(...)`` to a method of ``F``.
+
+    So it is where the line of one frame is ``y = Square.apply(x)``, and the function of the next
+    one is ``Square.forward``.
+    """
     for outer, inner in pairwise(stack):
         owner = inner.function.rpartition(".")[0].rpartition(".")[2]
         if owner and re.search(rf"\b{re.escape(owner)}\.apply\(", outer.code):

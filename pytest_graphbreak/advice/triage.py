@@ -86,8 +86,10 @@ class Triage(Struct, frozen=True):
 class _Rule(Struct, frozen=True):
     """A rule that fits if every part that is given is found.
 
-    ``error`` is the whole name of the exception, ``place`` is searched in the name of the file that
-    raised it, ``trace`` in the whole traceback.
+    ``error`` is the whole name of the exception, ``message`` is searched in its message, ``place``
+    in the name of the file that raised it, ``trace`` in the whole traceback. All four are regular
+    expressions: ``AssertionError`` with ``Tensor-likes are not (close|equal)`` is a matter of
+    ``accuracy``.
     """
 
     kind: str

@@ -227,9 +227,13 @@ class _Comparing:
         return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
 
     def _is_value(self, old: Flat, new: Flat, comparer: Comparer) -> bool:
-        """Return whether a value is the old one, or holds its numbers in another form."""
+        """Return whether a value is the old one, or holds its numbers in another form.
+
+        A list ``[0.5, 1.5]`` may be the first rows of a buffer now (``Comparer.same_numbers``).
+        """
         if comparer.difference(old, new) is None:
             return True
+        # Of one structure a value has no other form: what differs in it is another value.
         return (
             structure(old) != structure(new)
             and comparer.has_numbers(old)

@@ -152,6 +152,7 @@ class Capture:
         compiled = self._of_torch(model, **options)
         entry = CompiledCall(model, compiled)
         if isinstance(compiled, torch.nn.Module):
+            # Not by an assignment: torch's ``OptimizedModule`` hands those on to the user's module.
             compiled.__dict__["forward"] = self._wrap(entry, compiled.forward)
         else:
             entry.compiled = compiled = self._wrap(entry, compiled)

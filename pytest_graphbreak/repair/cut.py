@@ -135,7 +135,11 @@ class _FrameCutter:
 
 
 def _roots(original: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that what is compiled holds: itself, its owner, and its variables."""
+    """Yield each object that the compiled callable holds, with the Python by which it is reached.
+
+    These are the callable itself, the owner of a bound method (``model.generate``), and the
+    variables of a function: those of the functions around it, and global ones.
+    """
     yield "full_model", original
     yield "full_model.__self__", getattr(original, "__self__", None)
     function = inspect.unwrap(getattr(original, "__func__", original))

@@ -1,5 +1,9 @@
 """What one run gained over another: the rule of what is better, for ``fix`` and for ``prove``.
 
+There are two questions. ``no_gain`` asks whether a patch is worth having: something has to be
+better, and nothing worse. ``worse`` asks only whether something is worse: ``Search`` also keeps a
+patch that is no gain yet, where its break is gone and another one is uncovered.
+
 What a program compiles grows with each call of some patches, until the recompile limit: such a run
 is no gain, however few graphs it makes. So its calls are made again (``Trial.rounds``).
 """
@@ -31,7 +35,7 @@ def no_gain(before: Trial, after: Trial, *, all_compiled: bool = False) -> str:
 
 def worse(before: Trial, after: Trial) -> str:
     """Return what is worse in a run than in another, or an empty text."""
-    was_steady = not _unsteady(before, before)
+    was_steady = not _unsteady(before, before)  # else being unsteady is nothing new
     return _worse(before.record, after.record) or (_unsteady(before, after) if was_steady else "")
 
 
@@ -58,6 +62,7 @@ def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
     if len(lost) > len(lost_before):
         item = next((item for item in lost if item not in lost_before), lost[0])
         return f"{item.where.function} leaves the compiler: {item.reason}"
+    # Of fewer operations some may have been taken out of the compiler, to have no break there.
     for count in () if all_compiled else (_ops, _ops_of_models):
         # By more than a third: a patch itself, such as torch.where, changes how many there are.
         if 3 * count(after) < 2 * count(before):

@@ -39,8 +39,10 @@ Named = tuple[str, torch.Tensor]
 class DrawnWay(Struct, frozen=True):
     """A way to call once more: with which inputs, with gradients or not, in train or eval mode.
 
-    ``values`` is the kind of the inputs; ``grad`` is None where it is as in the program;
-    ``requiring`` is whether all floats require gradients.
+    ``name`` is what a report says, ``values`` the kind of the inputs, one of the texts above. They
+    differ for "train and eval mode exchanged", which has the inputs of the program (``OWN``).
+    ``flipped`` is whether the modules are in the other of their two modes, ``requiring`` whether
+    all floats require gradients. ``grad`` is None where gradients are computed as in the program.
     """
 
     name: str
@@ -137,7 +139,8 @@ class DrawnInputs(Struct, frozen=True):
         """Return the dimensions that vary in the program, else those of the most common length.
 
         A length is a second size, and changes wherever it stands, as in a mask of rows and columns;
-        a first size that is also that of the batch stays.
+        a first size that is also that of the batch stays. For ``ids`` of [2, 8] and ``mask`` of
+        [8, 8] the length is 8: ``{"ids": [1], "mask": [0, 1]}``.
         """
         if self.dims:
             return {name: tuple(dims) for name, dims in self.dims.items()}
@@ -222,7 +225,10 @@ def _floats(value: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 def _some(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a copy in which every third element is a number."""
+    """Return a copy in which some elements are a number: 0, 3, 6 ... of four or more.
+
+    Of three elements these are 0 and 2, of fewer it is all of them.
+    """
     value = value.clone(memory_format=torch.contiguous_format)
     value.view(-1)[:: max(1, min(3, value.numel() - 1))] = number
     return value

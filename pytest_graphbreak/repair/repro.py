@@ -34,7 +34,9 @@ MOST_TRIES = 5
 class Script(Struct, frozen=True):
     """A script. ``verified`` is true if the same break occurred.
 
-    ``why`` says why not, or, of a verified one, what did not have it; ``how`` where it comes from.
+    ``why`` says why not. Of a verified script it names the smaller functions that were tried first
+    and did not have the break. ``how`` says how the script comes by what it calls
+    (``CutFunction.what``).
     """
 
     path: Path

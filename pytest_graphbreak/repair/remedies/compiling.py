@@ -71,7 +71,12 @@ _WORDS: Final = (
     (_reordered("warnings.warn"), ("warn(",)),
     (_RNN, ("lstm", "gru", "rnn")),
 )
-"""The words of a break, or of its line, for which a setting may help."""
+"""The words of a break, or of its line, for which a setting may help.
+
+"Data-dependent branching" is tried with ``SCALARS``, ``x.nonzero()`` with ``_SHAPES``,
+``print(x)`` and ``warnings.warn("a")`` with torch's reordering, ``self.lstm(x)`` with ``_RNN``. A
+word too many costs a run of the program, no more.
+"""
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:

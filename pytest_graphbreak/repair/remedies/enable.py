@@ -53,7 +53,8 @@ def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to compile the disabled functions of the files on the stack, the one named first.
 
     A hook is called by torch's own line, and ``__init__`` by the name of its class, so the line
-    that breaks need not name what is disabled.
+    that breaks need not name what is disabled. ``y = Net(x)`` names ``Net.__init__``, which is
+    tried before another disabled function of the same files.
     """
     text = "\n".join((item.where.code, item.reason, item.explanation, *item.hints))
     functions: dict[tuple[str, str], bool] = {}
