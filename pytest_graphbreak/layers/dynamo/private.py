@@ -5,6 +5,9 @@ cannot be seen without it; a name that is missing becomes an error of the observ
 gate never takes blindness for zero. What is only cleared, or read where it is there, stands where
 it is used (``isolation``, ``captures``). The names were read in the sources of torch 2.9 to 2.15
 (2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
+
+After the names come the functions that look one up, and at the end the two by which Dynamo leaves
+our own hooks alone: ``never_compile`` and ``keep_out``.
 """
 
 from __future__ import annotations

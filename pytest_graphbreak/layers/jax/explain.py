@@ -166,7 +166,10 @@ def _join_reasons(graphs: Sequence[Graph]) -> Iterator[Graph]:
 
 
 def _outside(same: Sequence[Graph]) -> str:
-    """Return what the operations of one line are, and why the first repeated one was."""
+    """Return what the operations of one line are, and why the first repeated one was.
+
+    ``outside of jax.jit: sin, add; add again, at x: float32[3] before, float32[4] now``.
+    """
     names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
     others = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{others}"

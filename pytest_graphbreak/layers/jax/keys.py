@@ -107,6 +107,7 @@ def _arguments(before: Key, now: Key) -> Iterator[str]:
         zip(before.arguments, now.arguments, strict=True)
     ):
         was, words = abstract(old), abstract(new)
+        # Of one type on one device: then they may be sharded differently.
         if was == words and before.devices == now.devices:
             was, words = (sharding(key.placement(number)) for key in (before, now))
         at = f"at {_short(name) or 'an argument'}"
@@ -129,7 +130,11 @@ def _statics(what: str, before: Pairs, now: Pairs) -> Iterator[str]:
 
 
 def _static(argument: str, before: Any, now: Any, *, is_named: bool) -> Iterator[str]:
-    """Yield what differs between two values of a static argument."""
+    """Yield what differs between two values of a static argument.
+
+    Of two objects of one class these are the plain attributes. A value without a name, or one that
+    is too long to print, is looked into. All others are printed.
+    """
     if fields := [*_fields(before, now)]:
         yield from (f"{argument}.{text}" for text in fields)
         return
@@ -151,7 +156,9 @@ def _fields(before: Any, now: Any) -> Iterator[str]:
         old, new = (object.__getattribute__(item, "__dict__") for item in (before, now))
     except AttributeError:
         return
-    for name, text in new.items() if type(old) is type(new) is dict else ():
+    if not type(old) is type(new) is dict:  # a class may make of ``__dict__`` what it likes
+        return
+    for name, text in new.items():
         if type(old.get(name)) in _PLAIN and type(text) in _PLAIN and old.get(name) != text:
             yield f"{_short(name)}: {value(old.get(name))} before, {value(text)} now"
 
@@ -171,7 +178,8 @@ def _leaves(before: Any, now: Any, budget: list[int], depth: int = 0) -> Iterato
     if before is now or budget[0] < 0 or depth > DEEPEST:
         return
     words = value(before), value(now)
-    if words[0] != words[1] and not {type(before), type(now)} & {tuple, list}:
+    is_sequence = type(before) in (tuple, list) or type(now) in (tuple, list)
+    if words[0] != words[1] and not is_sequence:
         yield words
     elif type(before) is type(now):
         old, new = _parts(before), _parts(now)
@@ -191,6 +199,7 @@ def _parts(item: Any) -> dict[Any, Any]:
         return item
     if type(item).__name__ == "PyTreeDef":
         kind, static = item.node_data() or (None, None)
+        # The kind is in the names, so that nodes of two kinds have no part in common.
         return {(kind, number): part for number, part in enumerate((static, *item.children()))}
     slots = (vars(kind).get("__slots__", ()) for kind in type(item).__mro__)
     names = [name for group in slots if type(group) is tuple for name in group]
@@ -200,6 +209,10 @@ def _parts(item: Any) -> dict[Any, Any]:
 
 
 def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
+    """Yield the settings or options that differ: a key has all of them, or none are known.
+
+    Static arguments may also be left out (``_statics``).
+    """
     old = dict(before)
     for name, new in now:
         if name in old and not _is_same(old[name], new):
@@ -213,7 +226,9 @@ def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
 
 
 def _trees(before: Key, now: Key) -> str:
-    """Return how the arguments are nested differently: by which arrays, else in JAX's notation."""
+    """Return how the arguments are nested differently, by the first of these that says something:
+    the arrays that came or went, the nesting as JAX prints it, static values inside of it.
+    """
     differently = "arguments put together differently"
     if arrays := [*_other_arrays(before, now)]:
         return f"{differently}: {', '.join(arrays)}"
