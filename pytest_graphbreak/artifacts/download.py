@@ -17,11 +17,13 @@ from pytest_graphbreak.text.errors import reason
 ARTIFACTS: Final = "graphs*"
 """The names of artifacts with reports in our documentation and workflows."""
 
-# 9876543210, https://github.com/OWNER/NAME/actions/runs/9876543210/job/1, HOST/OWNER/NAME
+# 9876543210
 _RUN: Final = re.compile(r"[0-9]+", re.ASCII)
+# https://github.com/OWNER/NAME/actions/runs/9876543210/job/1
 _URL: Final = re.compile(
     r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
 )
+# OWNER/NAME, HOST/OWNER/NAME
 _NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
 _BY_HAND: Final = (
     "or download the artifacts of the run in a browser, and run `graphbreak accept FILE.zip...`"

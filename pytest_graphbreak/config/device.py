@@ -49,7 +49,10 @@ _DESCRIBED: Final = re.compile(
     r"(?<![a-z0-9])(n300-llmbox|galaxy-wh-6u|galaxy-bh|[ql]b2?-blackhole|n150|n300|p1[05]0|p300)"
     r"[a-z]?(?![a-z0-9])"
 )
-"""The system in the name of a descriptor: ``n300-llmbox_system_desc.ttsys``."""
+"""The system in the name of a descriptor: ``n300-llmbox`` of ``n300-llmbox_system_desc.ttsys``.
+
+A type may be followed by the letter of its variant, which is left out.
+"""
 _CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
 """The type of a card with the letter of its variant: ``p150a``."""
 

@@ -57,7 +57,8 @@ Homes = Mapping[str, Sequence[tuple[Frame, int]]]
 def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
     """Yield the findings, most important first, with their models if there are several.
 
-    They are sorted by time, if one took at least a second, else by frequency.
+    ``findings_of_record`` has sorted them: by time, if one took at least a second, else by
+    frequency. The first one shows which.
     """
     timed = bool(findings) and (findings[0].seconds or 0) >= 1
     with_owner = len({finding.owner for finding in findings}) > 1
