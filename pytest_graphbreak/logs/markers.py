@@ -32,12 +32,14 @@ GUESS: Final = "guess"
 _UNKNOWN, _VHLO, _SHLO, _TTIR, _TTNN = range(5)
 """The dialects of modules, in the order of a graph's stages."""
 _DIALECTS: Final = (
-    (_TTNN, re.compile(r"ttnn\.")),
-    # stablehlo modules have ttir.name as an attribute
+    (_TTNN, re.compile(r"ttnn\.")),  # "ttnn.add"(...)
+    # "ttir.add"(...); but stablehlo modules have ttir.name as an attribute
     (_TTIR, re.compile(r"ttir\.(?!name\b)", re.A)),
-    (_VHLO, re.compile(r"vhlo\.")),
-    (_SHLO, re.compile(r"stablehlo\.")),
+    (_VHLO, re.compile(r"vhlo\.")),  # "vhlo.add_v1"(...)
+    (_SHLO, re.compile(r"stablehlo\.")),  # stablehlo.add
 )
+"""What shows the dialect of a module, the surest first: a line with one further down this list does
+not change what an earlier line has shown."""
 
 
 class Guess(Struct, frozen=True):
