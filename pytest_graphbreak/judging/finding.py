@@ -162,8 +162,16 @@ class Finding(Struct, frozen=True):
 
     @property
     def place_key(self) -> Hashable:
-        """The identity of its place, whatever happened there; without a place, the reason."""
-        return self.where.key if self.where.file else (self.kind, self.reason)
+        """The identity of its place, whatever happened there; without a place, the reason.
+
+        A function that is compiled no more is known by its name: a baseline has the source line of
+        some entries and not of others (``entries``, ``causes``).
+        """
+        where = self.where
+        if not where.file:
+            return (self.kind, self.reason)
+        is_lost = not self.is_new and (self.is_entry or self.kind == "unreached")
+        return (where.file, where.function) if is_lost else where.key
 
     @property
     def key(self) -> Hashable:

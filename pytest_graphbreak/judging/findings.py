@@ -113,7 +113,8 @@ def losses(verdict: Verdict, record: Record) -> list[Finding]:
     compiled = {
         graph.where.key: graph.where for graph in record.graphs_of(layer) if graph.meaning.is_plain
     }
-    less = Finding(GONE, "less", layer, "fewer operations are captured", fix=(look_for,))
+    fix = (f"{look_for}, or deleted operations",)
+    less = Finding(GONE, "less", layer, "fewer operations are captured", fix=fix)
     if len(compiled) != 1:
         return [less]
     (where,) = compiled.values()

@@ -135,11 +135,14 @@ def row(test: TestReport) -> str:
 def moved_totals(test: TestReport) -> list[str]:
     """Return ``captured operations 28 -> 17`` of a passing test, and runs and reads that grew.
 
-    A test in which a count fell has none, since a removed recompile repeats no operations.
+    A test in which a count fell has no operations, since a removed recompile repeats none; if no
+    number of graphs fell, it has what did: ``dynamo executions 2 -> 1``.
     """
+    totals = [change for change in test.changes or () if change.total]
+    if test.verdict == "improved" and not any(move.growth for move in moves(test)):
+        return [moved_count(total) for total in totals if total.growth < 0 and total.kind != "ops"]
     if test.verdict != "changed":
         return []
-    totals = [change for change in test.changes or () if change.total]
     operations = dict.fromkeys(
         (total.before, total.after) for total in totals if total.kind == "ops"
     )

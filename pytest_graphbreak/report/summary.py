@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
+from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
@@ -112,7 +113,17 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     if not outcome.settings.gate and tests_without_judgement(outcome.tests):
         yield from unjudged_lines(outcome.tests)
     yield from _totals(outcome)
-    yield from _next(outcome, has_new=any(change.is_new for change in changes))
+    yield from _next(outcome, _condition(changes))
+
+
+def _condition(changes: Sequence[Finding]) -> str:
+    """Return the condition under which changes of tests that pass are to be accepted, if any.
+
+    A break that is gone is a gain, a function that is compiled no more may be a loss.
+    """
+    if any(change.is_new for change in changes):
+        return "if what is new is intended, "
+    return "if what is gone is intended, " if any(change.is_entry for change in changes) else ""
 
 
 def _table(outcome: Outcome) -> Iterator[TextLine]:
@@ -240,7 +251,7 @@ def _count_unjudged(outcome: Outcome) -> Counter[str]:
     return reasons
 
 
-def _next(outcome: Outcome, *, has_new: bool) -> Iterator[TextLine]:
+def _next(outcome: Outcome, condition: str) -> Iterator[TextLine]:
     """Yield the one command that comes next, if there is one."""
     settings = outcome.settings
     tests = [
@@ -251,12 +262,12 @@ def _next(outcome: Outcome, *, has_new: bool) -> Iterator[TextLine]:
     if not settings.gate or not (tests or outcome.stale):
         return
     if not in_ci():
-        yield _write_command(outcome, tests, has_new=has_new)
+        yield _write_command(outcome, tests, condition)
     elif outcome.stale or any(map(acceptable, tests)):
         yield _accept_command(outcome, only_gone=not any(map(acceptable, tests)))
 
 
-def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> TextLine:
+def _write_command(outcome: Outcome, tests: Sequence[TestReport], condition: str) -> TextLine:
     """Return the command that ends the verdicts of ``tests``, the most urgent in its words.
 
     ``acceptable`` of a verdict says whether an update of the baseline accepts any of it. What
@@ -271,27 +282,29 @@ def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bo
             "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
         )
         return label_line("next", f"fix the code, or raise the {limits}")
-    words, *flags = _update(verdicts, is_red=bool(failed), has_new=has_new)
+    words, *flags = _update(verdicts, condition)
+    if failed:
+        # An update raises no cap.
+        by_marker = any(verdict.by_marker for verdict in failed)
+        caps = "raise the caps of the markers and " if by_marker else ""
+        words, flags = f"fix the code, or {caps}accept: ", ["--graph-budget-update"]
     if outcome.stale or any(verdict.needs_prune for verdict in failed):
         flags.append("--graph-budget-prune")
     return label_line("next", words, outcome.settings.typed.rerun(*flags))
 
 
-def _update(verdicts: Collection[str], *, is_red: bool, has_new: bool) -> Sequence[str]:
-    """Return the words of the next command and its option, for the most urgent of the verdicts.
+def _update(verdicts: Collection[str], condition: str) -> Sequence[str]:
+    """Return the words of the next command of a green run and its option, for the verdicts in it.
 
     Without a verdict there are only entries to prune, which need no option but that one.
     """
-    intended = "if what is new is intended, " if has_new else ""
-    if is_red:
-        return "fix the code, or accept: ", "--graph-budget-update"
     if not verdicts:
         return (f"{_REMOVE}: ",)
     if verdicts == {"new"}:
         return "record what is missing: ", "--graph-budget-record"
     if "improved" in verdicts:
-        return f"{intended}tighten the baseline: ", "--graph-budget-update"
-    return f"{intended}record what changed: ", "--graph-budget-update"
+        return f"{condition}tighten the baseline: ", "--graph-budget-update"
+    return f"{condition}record what changed: ", "--graph-budget-update"
 
 
 def _accept_command(outcome: Outcome, *, only_gone: bool) -> TextLine:

@@ -25,6 +25,7 @@ from pytest_graphbreak.config.packages import files_of, owners
 from pytest_graphbreak.config.settings import Settings, clear_report
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.measured import measurement
+from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
@@ -110,8 +111,14 @@ class Session:
             self._shorten(failure, nodeid, entry)
 
     def _shorten(self, failure: FailureText, nodeid: str, entry: Plain) -> None:
-        """Cut a failure to the names of earlier tests, if these tell of all its causes in full."""
+        """Cut a failure to the names of earlier tests, if these tell of all its causes in full.
+
+        They do not tell of its own marker, where that is exceeded beside its baseline.
+        """
         test = json_report.entry(nodeid, "failed", entry, failed_by="gate", attempts=1)
+        verdict = verdict_of(test)
+        if verdict.by_marker and verdict.acceptable:
+            return
         firsts = dict.fromkeys(
             self._first_test_of.setdefault(cause, nodeid) for cause in keys_of_causes(test)
         )

@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, distinct_findings
+from pytest_graphbreak.judging.finding import (
+    GONE,
+    NEW,
+    SEEN,
+    Finding,
+    NamedPlace,
+    distinct_findings,
+)
 from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_record
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.items import Break, Frame, Graph, LineRuns
@@ -57,6 +64,15 @@ def test_findings_of_tests_are_one_with_all_of_their_tests() -> None:
 
 def test_what_no_place_has_is_known_by_its_kind_and_reason() -> None:
     assert Finding("-", "other", reason="no baseline").place_key == ("other", "no baseline")
+
+
+@pytest.mark.parametrize("kind", ["entry", "unreached"])
+def test_a_function_that_is_lost_is_known_by_its_name(kind: str) -> None:
+    known = Frame("models/head.py", "dec", code="def dec(x):")
+    lost = Finding(GONE, kind, "dynamo", where=known)
+    assert lost.place_key == replace(lost, where=replace(known, code="")).place_key
+    added = replace(lost, sign=NEW)
+    assert added.place_key == known.key
 
 
 def test_without_a_judgement_graphs_of_the_deepest_layer_are_findings() -> None:

@@ -49,3 +49,10 @@ def test_a_layer_that_the_baseline_limits_grows_beside_a_marker() -> None:
     }
     (seen,) = as_tests(test)
     assert (growth(seen), row(seen)) == (3, "t.py::a   dynamo 2, xla 0 -> 3, 1 graph break")
+
+
+def test_an_improved_test_says_what_fell_where_its_graphs_did_not() -> None:
+    test = over(now=1, verdict="improved", failed_by=None, outcome="passed")
+    fewer = test["baseline"] | {"recompiles": {"dynamo": 1}}
+    (seen,) = as_tests(test | {"nodeid": "t.py::a", "baseline": fewer})
+    assert row(seen) == "t.py::a   dynamo 1, dynamo recompiles 1 -> 0"

@@ -133,6 +133,9 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     update = "next       fix the code, or accept: python -m pytest --graph-budget-update"
     recording = replace(CHECK, record=True)
     assert next_lines(red, new, improved) == next_lines(red, settings=recording) == [update]
+    both = over(failed_by="gate", cap={"layers": {}, "breaks": 0})
+    caps = "raise the caps of the markers and accept: "
+    assert next_lines(red, both) == [update.replace("accept: ", caps)]
     record = "next       record what is missing: python -m pytest --graph-budget-record"
     assert next_lines(new) == [record]
     assert next_lines(new, stale=[stale]) == [f"{record} --graph-budget-prune"]

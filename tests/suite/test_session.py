@@ -6,9 +6,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from tests.conftest import BROKEN, CLEAN, Suite
 
 pytestmark = pytest.mark.once
+
+TORCH = ".".join(torch.__version__.split(".")[:2])
 
 
 def test_no_summary_is_none_of_ours(recorded: Suite) -> None:
@@ -72,6 +76,35 @@ def test_a_red_test_is_told_once(suite: Suite) -> None:
         out.count("fix: return what it prints") == 2 + 2
     )  # in their sections, and in the list of causes
     assert "\nover " not in out
+
+
+def test_earlier_tests_tell_nothing_of_a_marker(suite: Suite) -> None:
+    """A test whose failure names another one for its causes still shows a cap that it exceeds."""
+    suite.write(
+        """
+        import pytest
+        import torch
+
+        @torch.compile(backend="eager")
+        def run(x):
+            torch._dynamo.graph_break()
+            return x + 1
+
+        def test_first():
+            run(torch.ones(3))
+
+        @pytest.mark.max_graphs(2, breaks=0)
+        def test_marked():
+            run(torch.ones(3))
+        """
+    )
+    entry = "{graphs: {dynamo: 1}}"
+    suite.write_baseline(
+        f'version: 1\nprofile: cpu\ntorch: "{TORCH}"\ntests:\n'
+        f"  test_first: {entry}\n  test_marked: {entry}\n"
+    )
+    out = suite.run("--graph-budget").stdout.str()
+    assert "marker    @pytest.mark.max_graphs on the test: fix the code, or raise the cap" in out
 
 
 AUDIT = """
