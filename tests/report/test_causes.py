@@ -54,8 +54,8 @@ def shown(verdict: Verdict, record: Record, source: CheckoutLines | None = None)
 def test_a_loss_is_of_the_function_that_holds_less_if_it_is_the_only_one() -> None:
     alone = Record(layers=("dynamo",), graph_list=graphs(1))
     look_for = (
-        "      fix: look for a moved torch.compile, disable, force_eager, a caught error, or deleted "
-        "operations"
+        "      fix: look for a moved torch.compile, disable, force_eager, a caught error, "
+        "or deleted operations"
     )
     place = "      net.py:18 in Net.forward"
     assert shown(lost(), alone) == ["  - less of it is compiled", place, look_for]
