@@ -8,6 +8,7 @@ code would meet it there: code that takes out its own finder by position, or tha
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Collection
@@ -29,6 +30,14 @@ def loaded(name: str) -> Any:
     """Return a module that Python has loaded; None for what somebody else put in its place."""
     module = sys.modules.get(name)
     return None if _spec(module) is None else module
+
+
+def directory(name: str) -> str:
+    """Return the directory of a package that Python has loaded, with a separator at its end.
+
+    A directory of the same name may be the user's, as ``tests/torch`` of tt-xla is.
+    """
+    return os.path.join(os.path.dirname(loaded(name).__file__), "")
 
 
 def is_whole(name: str) -> bool:

@@ -34,6 +34,7 @@ from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.hooks import COUNTING, count_calls
+from pytest_graphbreak.layers.imports import directory
 from pytest_graphbreak.layers.notifier import NOTIFIER
 from pytest_graphbreak.model.items import NOWHERE, LineRuns
 from pytest_graphbreak.model.places import Places
@@ -100,6 +101,7 @@ class GraphRuns:
         self._compiled: list[_Compiled] = []
         self._codes: dict[int, CodeType] = {}
         """The code objects that were met on stacks, by ``id()``."""
+        self._torch = directory("torch")
         self._is_torchs: dict[int, bool] = {}
         """Whether the code of this ``id()`` is torch's, which is passed over."""
 
@@ -151,7 +153,7 @@ class GraphRuns:
     def _classify(self, code: CodeType) -> bool:
         """Return whether code is torch's; it is kept alive, so that no other code gets its id."""
         self._codes[id(code)] = code
-        self._is_torchs[id(code)] = is_torchs = "/torch/" in code.co_filename
+        self._is_torchs[id(code)] = is_torchs = code.co_filename.startswith(self._torch)
         return is_torchs
 
     def calls_so_far(self) -> Counted:

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import COUNTING
+from pytest_graphbreak.layers.imports import directory
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.meter import Meter
 from pytest_graphbreak.model.items import NOWHERE, Frame, LineRuns
@@ -35,8 +36,8 @@ from pytest_graphbreak.model.stacks import line_of, users
 LAYER: Final = "xla"
 _DEPTH: Final = 6
 """The most frames of a stack that are kept, without those of torch and torch_xla."""
-_THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
-"""Directories whose frames are left out of stacks."""
+_THEIRS: Final = ("torch", "torch_xla", "pytest_graphbreak.layers")
+"""Packages whose frames are left out of stacks."""
 
 Lookups = tuple[int | None, int | None]
 """Two counters of torch_xla: graphs found in its cache, and graphs that were not."""
@@ -97,6 +98,7 @@ class DeviceRuns:
         self._codes: dict[int, CodeType] = {}
         self._is_users: dict[int, bool | None] = {}
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
+        self._theirs: tuple[str, ...] = ()
         self._places: Places | None = None
         self._library: Any = None
         """What holds our kernel: torch takes it out once this is collected (torch/library.py)."""
@@ -178,7 +180,7 @@ class DeviceRuns:
     def _classify(self, code: CodeType) -> bool | None:
         self._codes[id(code)] = code  # its id stays its own
         file = code.co_filename
-        theirs = any(part in file for part in _THEIRS)
+        theirs = file.startswith(self._theirs)
         is_users = None if theirs else self._places is not None and self._places.is_user(file)
         self._is_users[id(code)] = is_users
         return is_users
@@ -195,6 +197,7 @@ class DeviceRuns:
         if self._places is not places:  # of a pytest run in a test, say
             self._places = places
             self._is_users = {}
+        self._theirs = tuple(map(directory, _THEIRS))
         self._watched = True
         self._counter_value = native.function("_xla_counter_value")
         if self._library is None:

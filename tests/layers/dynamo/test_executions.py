@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ torch = pytest.importorskip("torch")
 from cases.dynamo import Case  # noqa: E402
 from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
+from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.examples import sample  # noqa: E402
 from tests.layers.dynamo.tools import HERE, _quiet, observer, places  # noqa: E402, F401
@@ -102,3 +104,16 @@ def test_windows_nest_and_the_function_is_put_back() -> None:
     assert {name: globals()[name] for name in before} == before
     compiled(x)
     assert outer.record.executions["dynamo"] == 3
+
+
+def test_a_directory_called_torch_is_not_torchs(tmp_path: Path) -> None:
+    """As tests/torch of tt-xla is."""
+    file = tmp_path / "tests" / "torch" / "test_a.py"
+    program: dict[str, Any] = {"compiled": Oracle().compile(torch.sin), "x": torch.ones(3)}
+    exec(compile("def call():\n    return compiled(x)\n", str(file), "exec"), program)
+    window = observer.open(Places(tmp_path))
+    program["call"]()
+    seen = window.close()
+    assert seen is not None
+    places = [(run.where.file, run.where.line) for run in seen.execution_list]
+    assert places == [("tests/torch/test_a.py", 2)]

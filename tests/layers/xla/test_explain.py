@@ -153,6 +153,21 @@ def test_without_reasons_there_are_counts_only() -> None:
     assert out == "0\n2 1 () ()\n"
 
 
+@pytest.mark.usefixtures("xla_forks")
+def test_a_run_in_a_directory_called_torch_has_its_line() -> None:
+    out = python(
+        with_windows("""
+    file = str(Path.cwd() / "tests" / "torch" / "test_a.py")
+    code = "def call(): return (torch.ones(3).to('xla') + 1).sum().item()"
+    exec(compile(code, file, "exec"))
+    window = open_window()
+    call()
+    print({line.where.name for line in window.close().execution_list})
+    """)
+    )
+    assert out == "{'tests/torch/test_a.py::call'}\n"
+
+
 def test_a_lazy_loop_is_read_as_one_line() -> None:
     graphs = seen_in(ONE_PROCESS, "read_at_each_step")
     assert len({graph.where.key for graph in graphs}) == 1
