@@ -7,6 +7,7 @@ is the script's own exit code. ``graphbreak run`` calls it, with the observers o
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import runpy
@@ -58,19 +59,23 @@ class UserProgram(Struct, frozen=True):
         before = threading.enumerate()
         with _as_main(self):
             try:
-                self._execute()
+                code = self._execute_to_code()
                 wait_for_threads(before)  # what they compile belongs to the script, too
-            except SystemExit as stop:
-                wait_for_threads(before)
-                return _code(stop)
-            except UserError:
-                raise
-            except KeyboardInterrupt as error:
+            except KeyboardInterrupt as error:  # while it waits
                 _show(error)
                 return 130
-            except BaseException as error:
-                _show(error)
-                return 1
+        return code
+
+    def _execute_to_code(self) -> int:
+        try:
+            self._execute()
+        except SystemExit as stop:
+            return _code(stop)
+        except UserError:
+            raise
+        except BaseException as error:
+            _show(error)
+            return 130 if isinstance(error, KeyboardInterrupt) else 1
         return 0
 
     def _execute(self) -> None:
@@ -106,8 +111,12 @@ def _compile(path: str) -> CodeType | None:
 
 @contextmanager
 def _as_main(program: UserProgram) -> Iterator[None]:
-    """Set ``sys`` up as the script expects it, and put it back."""
+    """Set ``sys`` up as the script expects it, and put it back.
+
+    The script's exit handlers see it as the script did: the last one registered is the first run.
+    """
     argv, path, main = sys.argv, sys.path, sys.modules["__main__"]
+    atexit.register(_set, argv, path, main)
     sys.argv = [program.name, *program.args]
     sys.path = list(path)
     if not getattr(sys.flags, "safe_path", False):
@@ -118,7 +127,12 @@ def _as_main(program: UserProgram) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.argv, sys.path, sys.modules["__main__"] = argv, path, main
+        atexit.register(_set, sys.argv, sys.path, sys.modules.get("__main__", main))
+        _set(argv, path, main)
+
+
+def _set(argv: list[str], path: list[str], main: ModuleType) -> None:
+    sys.argv, sys.path, sys.modules["__main__"] = argv, path, main
 
 
 def _code(stop: SystemExit) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -30,6 +31,28 @@ def test_python_that_trusts_no_directory_gets_none(
         assert capsys.readouterr().out == f"{first}\n"
 
 
+CALLER = """
+import atexit, sys
+from pytest_graphbreak.measuring.script import UserProgram
+atexit.register(lambda: print(sys.argv[0]))
+UserProgram(sys.argv[1]).run()
+print(sys.argv[0])
+"""
+LEAVES_A_HANDLER = """
+import atexit, pickle, sys
+class A: pass
+atexit.register(lambda: print(pickle.loads(pickle.dumps(A)), sys.argv))
+"""
+
+
+def test_its_exit_handlers_see_what_it_saw(tmp_path: Path) -> None:
+    """They run at the end of the process; those of the program that called see its own."""
+    (tmp_path / "net.py").write_text(LEAVES_A_HANDLER)
+    command = [sys.executable, "-c", CALLER, "net.py"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert said.stdout == "-c\n<class '__main__.A'> ['net.py']\n-c\n", said.stderr
+
+
 # What a script leaves running is waited for; what was there before is not.
 
 PATIENCE = 20.0
@@ -52,6 +75,32 @@ def waits(before: list[threading.Thread]) -> None:
     waiting.start()
     waiting.join(PATIENCE)
     assert not waiting.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("raise ValueError", 1), ("raise KeyboardInterrupt", 130), ("exit(3)", 3)]
+)
+def test_so_it_is_however_the_script_ends(end: str, code: int, tmp_path: Path) -> None:
+    net, done = tmp_path / "net.py", tmp_path / "done"
+    work = f"time.sleep(0.3), open({str(done)!r}, 'w')"
+    net.write_text(
+        f"import threading, time\nthreading.Thread(target=lambda: ({work})).start()\n{end}\n"
+    )
+    assert script.UserProgram(str(net)).run() == code
+    assert done.exists()
+
+
+@pytest.mark.parametrize("end", ["pass", "exit(3)"])
+def test_an_interrupt_ends_the_wait(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(before: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script, "wait_for_threads", interrupt)
+    net = tmp_path / "net.py"
+    net.write_text(end)
+    assert script.UserProgram(str(net)).run() == 130
 
 
 def test_a_thread_is_joined_with_those_that_it_starts(before: list[threading.Thread]) -> None:
