@@ -191,10 +191,10 @@ def _model(text: str) -> UserProgram:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    with suppress(ValueError):
+        if (number := int(text)) >= 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of graphs, 0 or more")
 
 
 @contextmanager

@@ -304,10 +304,14 @@ def test_a_report_that_cannot_be_written_fails_a_run_that_did_not(workspace: Wor
 
 
 @pytest.mark.parametrize("most", ["-1", "one"])
-def test_a_wrong_limit_is_a_usage_error(workspace: Workspace, most: str) -> None:
+def test_a_wrong_limit_is_a_usage_error(
+    workspace: Workspace, most: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
         workspace.run("run", "--max-graphs", most, "net.py")
     assert stop.value.code == 2
+    words = f"argument --max-graphs: {most!r} is not a number of graphs, 0 or more"
+    assert words in capsys.readouterr().err
 
 
 def test_the_log_can_be_analysed(workspace: Workspace) -> None:
