@@ -167,6 +167,8 @@ def advice(results: list[Way], dims: Dims) -> Iterator[str]:
 
 def _best(ran: Mapping[str, Way], dims: Dims) -> str:
     static, way = ran.get(STATIC), ran.get(MARKED) or ran.get(DYNAMIC)
+    if way is None and static is None:
+        return f"{AUTOMATIC}: the other ways fail"
     if way is None or (static is not None and static.graphs <= way.graphs and not static.limited):
         why = "dynamic sizes make no graph less; pad or bucket where sizes are many"
         return f"{STATIC}: {why if dims else 'no size varies'}"

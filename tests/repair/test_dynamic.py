@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_graphbreak.cli.dynamic import MARKED, Way, advice
+from pytest_graphbreak.cli.dynamic import AUTOMATIC, MARKED, Way, advice
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.trial import Trial
@@ -132,10 +132,11 @@ FAILED = Way("dynamic=False", Trial(Record(), error="E"))
         (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=7), "dynamic=False, and pad to one"),
         (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=1), "torch._dynamo.mark_dynamic("),
         (FAILED, way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1 graph, and dynamic=False f"),
+        (FAILED, Way(MARKED, FAILED.trial), "automatic: the other ways fail"),
     ],
 )
 def test_what_is_advised(static: Way, marked: Way, taken: str) -> None:
-    said = next(advice([static, marked], {"x": [1]}))
+    said = next(advice([way(AUTOMATIC, 4), static, marked], {"x": [1]}))
     assert said.startswith(f"take {taken}")
 
 
