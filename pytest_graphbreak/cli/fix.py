@@ -215,9 +215,11 @@ def nothing(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
 
 def report(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
     """Yield the whole report."""
+    before = outcome.before
     for problem in outcome.problems:
-        yield from _problem(problem, outcome.last.record, advice)
+        yield from _problem(problem, before, outcome.last.record, advice)
         yield BLANK
+        before = next(reversed(problem.patches.values()), before)
     notes = [patch.note for patch in outcome.patches]
     yield from (TextLine(f"note: {text}") for text in dict.fromkeys(filter(None, notes)))
     first, last = outcome.first.record, outcome.last.record
@@ -231,8 +233,11 @@ def report(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
     yield TextLine(words)
 
 
-def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextLine]:
-    """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
+def _problem(problem: Problem, before: int, record: Record, advice: Advise) -> Iterator[TextLine]:
+    """Yield a problem as a finding, with its advice as long as it is open, and what was tried.
+
+    ``before`` is the number of graphs without its patches.
+    """
     if problem.item is None:  # the recompiles of the run (``Problem``)
         yield TextLine("recompiles", indent=4)
         findings = findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
@@ -241,8 +246,9 @@ def _problem(problem: Problem, record: Record, advice: Advise) -> Iterator[TextL
     for finding in findings:
         fix = () if problem.fixed or problem.tried else finding.fix
         yield from lines(replace(finding, stack=(), circumstances="", fix=fix))
-    for patch in problem.patches:
-        yield _state("kept", f"{patch.title} ({problem.before} -> {problem.after})")
+    for patch, after in problem.patches.items():
+        yield _state("kept", f"{patch.title} ({before} -> {after})")
+        before = after
     if problem.fixed and not problem.patches:
         yield _state("gone", "with the patches for other places")
     elif not problem.fixed:

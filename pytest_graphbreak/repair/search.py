@@ -23,17 +23,13 @@ from pytest_graphbreak.repair.trial import Bench, Trial
 
 
 class Problem(Struct):
-    """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
-
-    ``before`` and ``after`` are numbers of graphs.
-    """
+    """A break, or the recompiles of the run (``item`` is None), and what was tried for it."""
 
     item: Break | None
-    before: int
-    after: int = 0
     tried: list[tuple[str, str]] = []
     """The titles of patches, and why each was not kept."""
-    patches: list[SourcePatch] = []
+    patches: dict[SourcePatch, int] = {}
+    """Those kept, in order, and the number of graphs with each and all before it."""
     fixed: bool = False
 
 
@@ -114,7 +110,7 @@ class Search:
     def _solve(self, item: Break | None, patches: Iterable[SourcePatch]) -> None:
         """Try remedies for a break, or for the recompiles, until it is gone."""
         out = self.outcome
-        problem = Problem(item, out.after)
+        problem = Problem(item)
         out.problems.append(problem)
         for patch in patches:
             ran = self._run([*out.patches, patch], patch.title)
@@ -124,9 +120,8 @@ class Search:
                 problem.tried.append((patch.title, why))
                 continue
             out.patches.append(patch)
-            problem.patches.append(patch)
             out.last, out.comparison = ran.trial, ran.comparison
-            problem.after = out.after
+            problem.patches[patch] = out.after
             self.files.add(out.last.sites)
             if self._is_gone(item, out.last.record):
                 return
@@ -158,9 +153,12 @@ class Search:
                     continue
                 if why := no_gain(without.trial, out.last):
                     out.patches.remove(patch)
-                    problem.patches.remove(patch)
+                    del problem.patches[patch]
                     problem.tried.append((patch.title, why))
                     out.last, out.comparison = without.trial, without.comparison
+        kept = [problem.patches for problem in out.problems if problem.patches]
+        if kept:  # the last one may make fewer graphs without those taken back
+            kept[-1][next(reversed(kept[-1]))] = out.after
 
     def _is_gone(self, item: Break | None, record: Record) -> bool:
         """Return whether a run no longer has a break, or recompiles (None)."""

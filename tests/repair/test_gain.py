@@ -109,7 +109,7 @@ def test_where_remedies_were_tried_no_hint_repeats_them() -> None:
     """On torch_xla a value in a graph splits it, so that there are more graphs with the switch."""
     item = Break("dynamo", "Unsupported Tensor.item() call", Frame("a.py", "f", 3, "x.item()"))
     switch = "capture_scalar_outputs: .item() becomes a node of the graph"
-    problem = Problem(item, 2)
+    problem = Problem(item)
     first = Trial(record(2, breaks=1))
     out = SearchResult(first, first, problems=[problem])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.repair import remedies
@@ -54,6 +55,21 @@ class MadeUp:
         return {str(path): str(path) for path in texts}
 
 
+class MadeUpByText(MadeUp):
+    """As ``MadeUp``, with a record for each text of the program."""
+
+    def __init__(self, path: Path, run_of: Callable[[str], Record]) -> None:
+        self._path = path
+        self._run_of = run_of
+
+    def measure(self, target: Target, **options: Any) -> Trial:
+        (text,) = (options.get("replaced") or {"": self._path.read_text()}).values()
+        return Trial(self._run_of(text), sites={"model.py": Site(self._path, "model")})
+
+    def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
+        return {str(path): text.decode() for path, text in texts.items()}
+
+
 def searched(
     after: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: Rounds | None = None
 ) -> SearchResult:
@@ -98,6 +114,36 @@ def test_what_only_uncovers_another_break_is_taken_back(
     (problem,) = out.problems
     assert (out.patches, out.after, problem.fixed) == ([], 3, False)
     assert problem.tried[0][1].startswith("neither graphs nor breaks got fewer")
+
+
+@pytest.mark.parametrize(
+    ("second_alone", "kept"),
+    [
+        (3, ["a patch (5 -> 4)", "another (4 -> 2)"]),
+        (2, ["another (5 -> 2)"]),
+        (1, ["another (5 -> 1)"]),
+    ],
+)
+def test_each_patch_that_is_kept_has_its_own_counts(
+    second_alone: int, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first makes a graph less and the second ends the break, here also alone."""
+    second = SourcePatch("another", lambda source: source.replace("z = y", "z = 2 * y"), "model.py")
+    is_there = ("the reason", LINE)
+
+    def run_of(text: str) -> Record:
+        if "2 * y" not in text:
+            return record(5 if LINE in text else 4, is_there)
+        return record(second_alone if LINE in text else 2)
+
+    path = tmp_path / "model.py"
+    path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
+    bench: Any = MadeUpByText(path, run_of)
+    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH, second]))
+    out = Search(parse(str(path)), bench).run()
+    lines = list(report(out, lambda finding: iter(())))
+    assert [line.text for line in lines if line.head == "kept  "] == kept
+    assert lines[-1].text == f"graphs 5 -> {kept[-1][-2]}"
 
 
 @pytest.mark.parametrize(
