@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
             say_all(_name_lines())
         return 0
     explanation = explain(topic)
+    if explanation is None and any(map(os.path.isfile, args.topic)):
+        return _print_findings(args)  # which names those that are missing
     if explanation is None:
         for line in _unknown(topic):
             complain(line)

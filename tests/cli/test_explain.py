@@ -143,6 +143,12 @@ def test_a_file_that_is_no_report_is_named(workspace: Workspace, explain: Explai
     assert "log.txt" in said.err
 
 
+def test_a_report_that_is_missing_beside_another_is_named(report: str, explain: Explain) -> None:
+    said = explain(report, "gone.json", code=2)
+    assert said.out == ""
+    assert "gone.json: cannot be read as a JSON report: No such file" in said.err
+
+
 def test_a_directory_of_the_name_of_a_topic_hides_no_advice(
     workspace: Workspace, explain: Explain
 ) -> None:
