@@ -21,7 +21,7 @@ ARTIFACTS: Final = "graphs*"
 _RUN: Final = re.compile(r"[0-9]+", re.ASCII)
 # https://github.com/OWNER/NAME/actions/runs/9876543210/job/1
 _URL: Final = re.compile(
-    r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
+    r"https?://([\w.-]+(?::[0-9]+)?/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
 )
 # OWNER/NAME, HOST/OWNER/NAME
 _NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
@@ -37,15 +37,15 @@ def github_run(run: str, repository: str | None) -> GitHubRun:
     anything else.
     """
     address = _URL.fullmatch(run)
-    if address is not None:
-        host, name, number = address.groups()
-        address_name = name if host in (None, "github.com/") else f"{host}{name}"
-        return GitHubRun(number, repository or address_name)
-    if not _RUN.fullmatch(run):
+    if address is None and not _RUN.fullmatch(run):
         raise ReportError(f"--run: {run!r} is not the number of a run, nor the address of its page")
     if repository is not None and (not _NAME.fullmatch(repository) or repository.startswith("-")):
         raise ReportError(f"--repo: {repository!r} is not OWNER/NAME")
-    return GitHubRun(run, repository or "")
+    if address is None:
+        return GitHubRun(run, repository or "")
+    host, name, number = address.groups()
+    address_name = name if host in (None, "github.com/") else f"{host}{name}"
+    return GitHubRun(number, repository or address_name)
 
 
 @contextmanager

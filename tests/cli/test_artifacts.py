@@ -74,9 +74,10 @@ def test_the_page_of_a_run_as_it_stands_in_the_browser(workspace: Workspace, gh:
     page = "https://github.com/me/net/actions/runs/123456/job/7?pr=1"
     assert workspace.run("accept", "--run", page, "--yes", "--artifact", "counts").code == 0
     assert gh.asked == ["run", "download", "123456", "--pattern", "counts", "--repo", "me/net"]
-    own = page.replace("github.com", "git.example.org")
-    assert workspace.run("accept", "--run", own, "--dry-run").code == 0
-    assert gh.asked[-1] == "git.example.org/me/net"
+    for host in ("git.example.org", "git.example.org:8443"):
+        own = page.replace("github.com", host)
+        assert workspace.run("accept", "--run", own, "--dry-run").code == 0
+        assert gh.asked[-1] == f"{host}/me/net"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
     [
         (["--run", "latest"], "'latest' is not the number of a run"),
         (["--run", "1", "--repo=-x"], "is not OWNER/NAME"),
+        (["--run", "https://github.com/me/net/actions/runs/1", "--repo", "net"], "'net' is not"),
         (["--run", "1", "graphs.json"], "name the reports, or the run"),
         ([], "name the reports, or the run"),
     ],
