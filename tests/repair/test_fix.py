@@ -95,7 +95,8 @@ def test_numbers_of_a_module_count_no_drawn_input(shop: Shop) -> None:
     shop.write("counts.py", COUNTS)
     said = shop.run("fix", "counts.py")
     setting = "allow_unspec_int_on_nn_module: numbers on modules are inputs of the graph"
-    assert f"kept  {setting} (4 -> 1)" in said.out, said.out
+    assert f"kept  {setting} (4 -> 2)" in said.out, said.out
+    assert "kept  dynamic=True: sizes and numbers are inputs of the graph (2 -> 1)\n" in said.out
     assert "graphs 4 -> 1\n" in said.out
 
 
