@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from msgspec.structs import asdict, replace
@@ -94,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_report(word: str) -> bool:
     """Return whether a word is a file, or a directory whose name is not also a topic."""
-    return Path(word).is_file() or (Path(word).is_dir() and explain(word) is None)
+    return os.path.isfile(word) or (os.path.isdir(word) and explain(word) is None)
 
 
 def _print_findings(args: argparse.Namespace) -> int:

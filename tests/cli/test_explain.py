@@ -70,6 +70,11 @@ def test_the_words_of_a_reason_need_no_quotes(explain: Explain) -> None:
     assert explain("Data-dependent", "jump").out.startswith(("branch: ", "GB0170: "))
 
 
+def test_a_reason_of_any_length_is_no_name_of_a_file(explain: Explain) -> None:
+    said = explain("Unsupported Tensor.item() call " + "with more " * 40)
+    assert said.out.startswith("item: ")
+
+
 def test_an_example_says_what_it_raises_and_for_which_torch(explain: Explain) -> None:
     lines = explain("torch.cond").out.splitlines()
     assert "  before, which raises UncapturedHigherOrderOpError" in lines
