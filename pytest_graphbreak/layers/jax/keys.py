@@ -15,7 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import cached_property
+from inspect import getattr_static
 from itertools import islice
+from types import GetSetDescriptorType, MethodType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -150,17 +153,23 @@ def _static(argument: str, before: Any, now: Any, *, is_named: bool) -> Iterator
 
 def _fields(before: Any, now: Any) -> Iterator[str]:
     """Yield ``peak: 0.1 before, 0.05 now`` for plain attributes of two objects of one class."""
-    if type(before) is not type(now) or isinstance(now, Enum):
+    if type(before) is not type(now) or issubclass(type(now), Enum):
         return
-    try:
-        old, new = (object.__getattribute__(item, "__dict__") for item in (before, now))
-    except AttributeError:
-        return
+    old, new = (or_else(None, object.__getattribute__, item, "__dict__") for item in (before, now))
     if not type(old) is type(new) is dict:  # a class may make of ``__dict__`` what it likes
         return
-    for name, text in new.items():
-        if type(old.get(name)) in _PLAIN and type(text) in _PLAIN and old.get(name) != text:
-            yield f"{_short(name)}: {value(old.get(name))} before, {value(text)} now"
+    for name in dict.fromkeys((*new, *old)):
+        was, text = old.get(name), new.get(name)
+        if type(was) not in _PLAIN or type(text) not in _PLAIN:
+            continue
+        if name in old and name in new:
+            if was != text:
+                yield f"{_short(name)}: {value(was)} before, {value(text)} now"
+        # The first use of a cached property sets an attribute: the user did not.
+        elif type(getattr_static(type(now), name, None)) is not cached_property:
+            is_new = name in new
+            words = f"was not there before, is {value(text)} now" if is_new else "is not there now"
+            yield f"{_short(name)} {words}"
 
 
 def _inside(before: Any, now: Any) -> Iterator[str]:
@@ -300,21 +309,41 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 """The types whose values are printed as Python does it."""
 
 
-def value(constant: Any) -> str:
-    """Return a value in few words: only its type if it may run user code or hold an address."""
+def value(constant: Any, budget: list[int] | None = None) -> str:
+    """Return a value in few words: only its type if it may run user code or hold an address.
+
+    ``budget`` is the number of parts that are still looked at. Each has a character at least, so
+    of more parts than are shown nothing is seen.
+    """
+    budget = [LONGEST] if budget is None else budget
+    budget[0] -= 1
+    if budget[0] < 0:
+        return "..."
     kind = type(constant)
-    if isinstance(constant, Enum):
-        return _short(f"{kind.__qualname__}.{constant._name_}")
+    if issubclass(kind, Enum):
+        return _short(f"{_name(kind)}.{object.__getattribute__(constant, '_name_')}")
     if kind in _PLAIN:
         return _repr(constant)
     if kind in (tuple, list):
-        inner = ", ".join(map(value, constant[:8])) + (", ..." if len(constant) > 8 else "")
+        inner = ", ".join(value(part, budget) for part in constant[:8])
+        inner += ", ..." if len(constant) > 8 else ""
         comma = "," if kind is tuple and len(constant) == 1 else ""
         return _short(f"({inner}{comma})" if kind is tuple else f"[{inner}]")
     if kind.__module__ in ("numpy", "numpy.dtypes"):
         return _short(str(constant))
-    name = or_else(None, getattr, constant, "__qualname__", None)
-    return _short(name if isinstance(name, str) else f"{kind.__qualname__} object")
+    if kind is MethodType:
+        return value(constant.__func__, budget)
+    return _short(or_else(None, _name, constant) or f"{_name(kind)} object")
+
+
+def _name(constant: Any) -> str | None:
+    """Return the name of a function or class, or of what wraps one, without user code."""
+    if issubclass(type(constant), type):
+        return str(type.__dict__["__qualname__"].__get__(constant))
+    name = getattr_static(constant, "__qualname__", None)
+    if type(name) is GetSetDescriptorType:  # Python's own, of a function
+        name = name.__get__(constant)
+    return name if type(name) is str else None
 
 
 def _repr(constant: Any) -> str:

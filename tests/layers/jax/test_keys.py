@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import types
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +55,16 @@ def key(**parts: Any) -> Key:
             {"statics": {"config": SimpleNamespace(a=1)}},
             {"statics": {"config": SimpleNamespace(a=2)}},
             "the static argument config.a: 1 before, 2 now",
+        ),
+        (
+            {"statics": {"config": SimpleNamespace(a=1)}},
+            {"statics": {"config": SimpleNamespace(a=1, b=2)}},
+            "the static argument config.b was not there before, is 2 now",
+        ),
+        (
+            {"statics": {"config": SimpleNamespace(a=1, b=None)}},
+            {"statics": {"config": SimpleNamespace(a=1)}},
+            "the static argument config.b is not there now",
         ),
         (
             {"settings": {"jax_enable_x64": False}},
@@ -123,6 +135,92 @@ def test_no_address_is_reported() -> None:
     assert value((1, [2.5, None])) == "(1, [2.5, None])"
     assert value(len) == "len"
     assert len(value("x" * 1000)) == 80
+
+
+asked: list[str] = []
+
+
+class Sly:
+    """An object that runs code of the user's for each attribute, and may be of any class."""
+
+    def __getattribute__(self, name: str) -> Any:
+        asked.append(name)
+        return self if name == "__qualname__" else object.__getattribute__(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __call__(self) -> None:
+        pass
+
+
+class SlyMode(enum.Enum):
+    FAST = 1
+
+    def __getattribute__(self, name: str) -> Any:
+        asked.append(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize(
+    ("constant", "said"),
+    [
+        (Sly(), "Sly object"),
+        (SlyMode.FAST, "SlyMode.FAST"),
+        (types.MethodType(Sly(), 1), "Sly object"),
+    ],
+)
+def test_no_attribute_of_a_users_object_is_read(constant: Any, said: str) -> None:
+    asked.clear()
+    assert value(constant) == said
+    assert asked == []
+
+
+def test_an_object_may_refuse_to_show_its_attributes() -> None:
+    class Closed:
+        @property
+        def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+            raise ValueError
+
+    said = reason(key(statics={"n": Closed()}), [key(statics={"n": Closed()})])
+    assert said.endswith("Closed object, which is not equal")
+
+
+def test_functions_and_classes_have_names() -> None:
+    assert value(array) == "array"
+    assert value(Mode) == "Mode"
+    assert value("".join) == "str.join"
+    assert value(Sly.__hash__) == "Sly.__hash__"
+    wrapped = functools.update_wrapper(SimpleNamespace(), array)  # as jax.jit makes one
+    assert value(wrapped) == "array"
+
+
+def test_a_value_that_the_object_made_of_its_own_is_no_difference() -> None:
+    class Config:
+        @functools.cached_property
+        def half(self) -> int:
+            return 2
+
+    before, now = Config(), Config()
+    assert before.half == 2
+    said = reason(key(statics={"n": now}), [key(statics={"n": before})])
+    assert "half" not in said
+
+
+def test_a_value_is_looked_into_as_far_as_it_is_shown() -> None:
+    """All of it would be eight to the power of ten parts."""
+    nested: tuple[Any, ...] = (1,)
+    for _ in range(10):
+        nested = (nested,) * 8
+    ones = ", ".join(["(1,)"] * 8)
+    assert value(nested) == f"{'(' * 9}({ones}), ({ones}"[:77] + "..."
+    deep: tuple[Any, ...] = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    assert value(deep) == f"{'(' * 77}..."
 
 
 def test_numpys_values_and_types_are_named() -> None:
