@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -76,13 +76,15 @@ def read_specialization(compiled: Mapping[str, Any], function: Any) -> Specializ
     names: Sequence[str] = getattr(function, "arg_names", ())
 
     def name(key: Any) -> str:
-        first = key[0] if isinstance(key, tuple) and key else key
-        return str(names[first]) if isinstance(first, int) and first < len(names) else str(first)
+        first, *path = key if isinstance(key, tuple) and key else (key,)
+        is_position = isinstance(first, int) and first < len(names)
+        return _part(str(names[first] if is_position else first), *path)
 
     constants = {
         name(key): _short(value) for key, value in (compiled.get("constants") or {}).items()
     }
-    types = {name(key): str(kind) for key, kind in (compiled.get("signature") or {}).items()}
+    signature = compiled.get("signature") or {}
+    types = dict(pair for key, kind in signature.items() for pair in _types(name(key), kind))
     options = {key: str(compiled[key]) for key in _OPTIONS if key in compiled}
     configs = compiled.get("configs") or ()
     aligned = frozenset(
@@ -90,12 +92,22 @@ def read_specialization(compiled: Mapping[str, Any], function: Any) -> Specializ
         for key, attributes in (configs[0] if configs else {}).items()
         if any("divisibility" in str(attribute) for attribute in attributes)
     )
-    return Specialization(
-        {**types, **dict.fromkeys(constants, "constexpr")} if constants else types,
-        constants,
-        aligned,
-        options,
-    )
+    types |= dict.fromkeys(constants, "constexpr")
+    return Specialization(types, constants, aligned, options)
+
+
+def _part(name: str, *path: int) -> str:
+    """Return the name of a part of an argument: ``x[0][1]``."""
+    return name + "".join(f"[{number}]" for number in path)
+
+
+def _types(name: str, kind: Any) -> Iterator[tuple[str, str]]:
+    """Yield the type of an argument; that of a tuple is a tuple, of which each part has a name."""
+    if isinstance(kind, tuple):
+        for number, part in enumerate(kind):
+            yield from _types(_part(name, number), part)
+    else:
+        yield name, str(kind)
 
 
 def _short(value: Any) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_graphbreak import BudgetExceeded, observe
 from pytest_graphbreak.layers import observers
+from pytest_graphbreak.layers.triton import Specialization, difference, read_specialization
 
 KERNEL = """
 import triton
@@ -122,6 +123,24 @@ def test_what_specialised_is_the_reason_of_a_recompile(scale: Any) -> None:
         "model.scale: BLOCK is 128, was 64",
         "model.scale: n is i64, was i32",
     ]
+
+
+def test_the_parts_of_a_tuple_have_a_name_each() -> None:
+    """Triton gives the type of a tuple as a tuple, and of its parts the paths."""
+
+    def read(first: int, *aligned: tuple[int, ...]) -> Specialization:
+        compiled = {
+            "signature": {"x": ("constexpr", ("constexpr", "i32"))},
+            "constants": {(0, 0): first, (0, 1, 0): 7},
+            "configs": [{path: [["tt.divisibility", 16]] for path in aligned}],
+        }
+        return read_specialization(compiled, SimpleNamespace(arg_names=["x"]))
+
+    before = read(1)
+    assert before.text == "(x[0]=1, x[1][0]=7, x[1][1]: i32)"
+    assert difference([before], read(2)) == "x[0] is 2, was 1"
+    said = "x[1][1] is divisible by 16 now, the one before is not"
+    assert difference([before], read(1, (0, 1, 1))) == said
 
 
 def test_a_kernel_that_specialises_per_step_is_named(scale: Any) -> None:
