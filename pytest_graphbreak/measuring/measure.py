@@ -76,9 +76,13 @@ class Measurement:
         self._children = Following(user_places)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
-        for observer in observers():
-            self._windows[observer.layer] = observer.open(user_places)
-        self._labels.attach()
+        try:
+            for observer in observers():
+                self._windows[observer.layer] = observer.open(user_places)
+            self._labels.attach()
+        except BaseException:  # the time limit of a test may arrive in between
+            self._close_all()
+            raise
 
     def peek(self) -> Record:
         """Return what was seen so far; after ``close`` what was seen in all."""
@@ -108,12 +112,18 @@ class Measurement:
     def close(self) -> Record:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
-            # Last opened, first closed: so nested patches are removed in order.
-            self._labels.detach()
-            seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            record_here = self._labels.put_on(_record(seen))
-            self._record = _complete_record(record_here, self._children.close())
+            self._close_all()
+            record_here = self._labels.put_on(self._record_here())
+            self._record = _complete_record(record_here, self._children.peek())
         return self._record
+
+    def _close_all(self) -> None:
+        """Put everything back, also where something raises. What was seen can be peeked at."""
+        with ExitStack() as last_first:  # so nested patches are removed in order
+            last_first.callback(self._children.close)
+            for window in self._windows.values():
+                last_first.callback(window.close)
+            self._labels.detach()
 
     def __enter__(self) -> Measurement:
         return self

@@ -270,6 +270,42 @@ def test_the_environment_is_the_users_again(
         assert dict(os.environ) == was
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("what", ["open", "close"])
+def test_all_is_put_back_if_an_observer_is_interrupted(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time limit of a test, which raises wherever the program is."""
+    closed = []
+
+    class Layer:
+        """An observer and its window."""
+
+        def __init__(self, layer: str, fails: str = "") -> None:
+            self.layer, self.fails = layer, fails
+
+        def join(self, record: Record, others: object) -> Record:
+            return record
+
+        def open(self, places: object) -> Layer:
+            if self.fails == "open":
+                raise KeyboardInterrupt
+            return self
+
+        def close(self) -> None:
+            closed.append(self.layer)
+            if self.fails == "close":
+                raise KeyboardInterrupt
+
+    found = (Layer("first"), Layer("second", what))
+    monkeypatch.setattr("pytest_graphbreak.measuring.measure.observers", lambda: found)
+    was = dict(os.environ)
+    with pytest.raises(KeyboardInterrupt):
+        Measurement(tmp_path).close()
+    assert closed == (["first"] if what == "open" else ["second", "first"])
+    assert dict(os.environ) == was
+
+
 def test_a_forked_test_is_counted_once(suite: Suite) -> None:
     pytest.importorskip("pytest_forked")
     suite.write(HEAD + "def test_it(): work(); start('fork', 4)")

@@ -205,8 +205,10 @@ class Following:
         if self._seen is None:
             self._seen = ()
             if os.getpid() == self._pid:  # a fork of ours reports to us, and not to itself
-                self._seen = (*self._earlier, *self._records())
-                FAMILY.leave()
+                try:
+                    self._seen = (*self._earlier, *self._records())
+                finally:
+                    FAMILY.leave()
         return self._seen
 
     def _records(self) -> tuple[Record, ...]:
