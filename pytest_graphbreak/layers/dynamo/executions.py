@@ -101,12 +101,14 @@ class GraphRuns:
         self._compiled: list[_Compiled] = []
         self._codes: dict[int, CodeType] = {}
         """The code objects that were met on stacks, by ``id()``."""
-        self._torch = directory("torch")
+        self._torch = ""
+        """The directory of torch, which is loaded when this is attached."""
         self._is_torchs: dict[int, bool] = {}
         """Whether the code of this ``id()`` is torch's, which is passed over."""
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
+        self._torch = directory("torch")
         never_compile(COUNTING)
         keep_out(self._count_call)
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
