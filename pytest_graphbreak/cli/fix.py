@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.explain import ExamplesOnce
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
+from pytest_graphbreak.cli.page import ExamplesOnce
 from pytest_graphbreak.cli.program import add_program, does_not_run, named_target, on_bench
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.cli.explain import WIDTH
+from pytest_graphbreak.cli.page import WIDTH
 from tests.cli.conftest import Workspace
 from tests.commands import Said
 from tests.reports import a_report, a_test, over
