@@ -203,7 +203,7 @@ def _tt_log(asked: str, log: str) -> Iterator[None]:
     if not runs_tt(asked):
         yield
         return
-    from pytest_graphbreak.layers.tt.logfile import turn_on
+    from pytest_graphbreak.layers.tt.variables import turn_on
 
     if asked == "tt":
         os.environ.setdefault("PJRT_DEVICE", "TT")

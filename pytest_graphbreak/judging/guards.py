@@ -3,8 +3,9 @@
 A guard is a condition on the inputs of compiled code. If it fails, the code is compiled again, and
 the failed guard is the reason of that recompile. This module reads these reasons as they stand in a
 record. They come from ``layers.dynamo.messages`` (``tensor 'x' size mismatch``, ``n == 3``), with
-the value that came at their end from ``layers.dynamo.guards``; from ``layers.jax.keys`` (``at x:
-float32[3] before, float32[4] now``); and from ``layers.xla.fx`` (``x went from shape [4, 8] to``).
+the value that came at their end from ``layers.dynamo.guards``; from ``layers.jax.differences``
+(``at x: float32[3] before, float32[4] now``); and from ``layers.xla.fx`` (``x went from shape [4,
+8] to``).
 """
 
 from __future__ import annotations

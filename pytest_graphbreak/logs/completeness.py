@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.tt import logfile
+from pytest_graphbreak.layers.tt.variables import WANTED
 from pytest_graphbreak.layers.xla import debug_file
 from pytest_graphbreak.logs.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
@@ -152,7 +152,7 @@ def _commands(reading: Reading) -> Iterator[str]:
     variables = {"TORCH_LOGS": TORCH_LOGS, **debug_file.VARIABLES}
     if reading.tt.is_there or not reading.record.layers:
         yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
-        variables = {**logfile.WANTED["full"], **variables}
+        variables = {**WANTED["full"], **variables}
     settings = " ".join(f"{name}={_quote(value)}" for name, value in variables.items())
     yield f"{settings} {_program(reading.script)} > run.log 2>&1"
     yield "graphbreak analyze run.log"

@@ -234,7 +234,7 @@ class Gate:
         from pytest_graphbreak.config.device import runs_tt
 
         if not self._logs_tt and runs_tt(self.settings.device):
-            from pytest_graphbreak.layers.tt.logfile import turn_on
+            from pytest_graphbreak.layers.tt.variables import turn_on
 
             config.add_cleanup(turn_on(self.settings.tt_log))
             self._logs_tt = True

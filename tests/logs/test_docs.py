@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import main
-from pytest_graphbreak.layers.tt.logfile import WANTED
+from pytest_graphbreak.layers.tt.variables import WANTED
 
 pytestmark = pytest.mark.pure
 

@@ -1,7 +1,8 @@
 """Finds the call of JAX that a program is compiled for, by the frames of JAX on the stack.
 
 ``sensors`` asks while the program is compiled (``find_call``), and gets a ``JaxCall``: the user's
-line, the function that ``jit`` was given, and the key that the program is compiled for.
+line, the function that ``jit`` was given, and the ``Key`` that the program is compiled for
+(``keys``).
 
 No function that traces is wrapped: JAX notes the line of each operation by the stack, and would
 find our frames. While XLA compiles, nothing is traced, and all that has to be known is in the
@@ -12,18 +13,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from pytest_graphbreak.layers.faults import or_else
-from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.functions import (
     LIBRARIES,
     code_of,
@@ -33,39 +30,23 @@ from pytest_graphbreak.layers.jax.functions import (
     is_own,
     unwrap,
 )
-from pytest_graphbreak.layers.jax.keys import Key, Pairs
+from pytest_graphbreak.layers.jax.keys import Key, key_of_call, named, without_names
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
 Kind = Literal["", "forward", "backward", "vmap", "pmap"]
 """The transformation of a function before compilation: for gradients, a batch, several devices."""
 
-# The rules of jit_p, by the names of their functions (jax/_src/pjit.py of 0.10).
-_FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
-_BACKWARD: Final = ("_pjit_transpose", "_pjit_transpose_fancy")
-_VMAP: Final = ("_pjit_batcher",)
 _KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(_FORWARD, "forward"),
-    **dict.fromkeys(_BACKWARD, "backward"),
-    **dict.fromkeys(_VMAP, "vmap"),
+    "_pjit_jvp": "forward",
+    "_pjit_linearize": "forward",
+    "_pjit_partial_eval": "forward",
+    "_pjit_transpose": "backward",
+    "_pjit_transpose_fancy": "backward",
+    "_pjit_batcher": "vmap",
 }
+"""What the rules of jit_p transform for, by the names of their functions (jax/_src/pjit.py)."""
 _SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
 """``f at /home/me/model.py:12``, as JAX names the source of a function."""
-_OPTIONS: Final = (
-    "donate_argnums",
-    "donate_argnames",
-    "static_argnums",
-    "static_argnames",
-    "in_shardings_leaves",
-    "out_shardings_leaves",
-    "in_layouts_leaves",
-    "out_layouts_leaves",
-    "device",
-    "backend",
-    "keep_unused",
-    "inline",
-    "compiler_options_kvs",
-)
-"""The fields of ``PjitInfo`` that decide what is compiled, besides the arguments."""
 
 
 class JaxCall(Struct):
@@ -76,14 +57,14 @@ class JaxCall(Struct):
     fun: Any = None
     """What was given to ``jax.jit``; None where JAX's frames do not have it."""
     of_jax: bool = False
-    """JAX itself gave it, as it does for each function of ``jax.numpy``."""
+    """JAX itself gave it to ``jit``, as it does for each function of ``jax.numpy``."""
     aot: bool = False
-    """It is compiled ahead of its calls."""
+    """It is compiled ahead of its calls: ``f.lower(x).compile()``."""
     moves: bool = False
     """It is compiled for a ``device_put``."""
     kind: Kind = ""
     source: str = ""
-    """JAX's text on where it was defined."""
+    """JAX's text on where the function was defined; empty if it has none."""
     key: Key = field(default_factory=Key)
 
     @property
@@ -104,11 +85,50 @@ class JaxCall(Struct):
         return next(outside, self.stack[-1] if self.stack else None)
 
 
-class _Frames(Struct):
-    """The findings in the frames of JAX, from the one that compiles outwards (``find_call``).
+def find_call(frame: FrameType | None) -> JaxCall:
+    """Return the call that is compiled for, from the frame of JAX that compiles.
 
-    A call of ``jit`` has all that is known in ``impl``, ``params`` and ``miss``; ``pmap`` has
-    ``fun``, and in jax 0.7, where it calls no ``jit``, ``avals`` instead of those.
+    A program is compiled for one of these, known by the frames that are there (``_Frames``)::
+
+        a call of jit, or pmap                   miss             its key is read from there
+        a backward pass, without such a call     impl, no miss    only types are known
+        pmap of jax 0.7, or ahead of its calls   neither          only types, and none of the latter
+    """
+    seen = _Frames()
+    while frame is not None and (_is_jax(frame) or _only_links(frame)):
+        if _is_jax(frame):
+            seen.take(frame)
+        frame = frame.f_back
+    call = JaxCall(lines(frame), aot=seen.aot, kind=seen.kind, moves=seen.moves, fun=seen.fun)
+    jaxpr = seen.impl.get("jaxpr") if seen.impl is not None else None
+    call.source = _source(jaxpr)
+    if seen.miss is not None:
+        if seen.fun is None:  # else it is pmap's, which has said which function is the user's
+            call.fun = seen.miss.get("fun")
+            call.of_jax = or_else(False, is_own, call.fun, seen.is_direct)
+        call.key = or_else(Key(), key_of_call, seen.miss, seen.params, jaxpr)
+        if is_of_library(call.fun):
+            call.key = without_names(call.key)
+    elif jaxpr is not None:
+        call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
+        call.key = Key(arguments=named((), jaxpr.in_avals))
+    else:
+        call.key = Key(arguments=named((), seen.avals))
+    return call
+
+
+class _Frames(Struct):
+    """What the frames of JAX have shown so far, from the one that compiles outwards.
+
+    Those of a call of ``jit``, outermost first, and what is taken from each. The walk goes from the
+    last one up to the user's::
+
+        the user's line
+        other frames of JAX       is_direct, moves; of pmap: kind, fun
+        cache_miss                miss
+        _run_python_pjit          params
+        _pjit_jvp, ...            kind
+        _pjit_call_impl_python    impl
     """
 
     impl: dict[str, Any] | None = None
@@ -125,7 +145,7 @@ class _Frames(Struct):
     fun: Any = None
     """The function of ``pmap``."""
     avals: tuple[Any, ...] = ()
-    """The arguments of ``pmap``, as jax 0.7 has them."""
+    """The arguments of ``pmap`` in jax 0.7, which calls no ``jit`` for it."""
 
     def take(self, frame: FrameType) -> None:
         """Read the next frame outwards."""
@@ -134,17 +154,8 @@ class _Frames(Struct):
         else:
             self._take_inside(frame, frame.f_code.co_name)
 
-    def _take_caller(self, frame: FrameType, miss: dict[str, Any]) -> None:
-        """Read a frame of JAX around the call of ``jit``."""
-        self.is_direct = self.is_direct or _does_more_than_wrap(frame)
-        self.moves = self.moves or "device_put" in frame.f_code.co_name
-        if _file(frame) == "pmap.py":
-            # Later versions than 0.7 call jit(shard_map(_fun)). ``_fun`` of pmap.py has a variable
-            # ``fun``, which is an object with the user's function as ``f``.
-            self.kind = "pmap"
-            self.fun = getattr(enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
-
     def _take_inside(self, frame: FrameType, name: str) -> None:
+        """Read a frame of JAX inside of the call of ``jit``, or that call itself."""
         if name == "_pjit_call_impl_python":
             self.impl = self.impl or frame.f_locals
         # Two names of one function: jax 0.10 has the second (jax/_src/pjit.py).
@@ -160,44 +171,18 @@ class _Frames(Struct):
         elif name in _KINDS and not self.kind:
             self.kind = _KINDS[name]
 
-
-def find_call(frame: FrameType | None) -> JaxCall:
-    """Return the call that is compiled for, from the frame of JAX that compiles.
-
-    The frames of a call of ``jit``, outermost first, and what ``_Frames`` takes from them; it goes
-    from the last one up to the user's::
-
-        the user's line           stack
-        other frames of JAX       is_direct, moves: _take_caller
-        cache_miss                miss
-        _run_python_pjit          params
-        _pjit_jvp, ...            kind
-        _pjit_call_impl_python    impl
-    """
-    seen = _Frames()
-    while frame is not None and (is_jax(frame) or _only_links(frame)):
-        if is_jax(frame):
-            seen.take(frame)
-        frame = frame.f_back
-    call = JaxCall(lines(frame), aot=seen.aot, kind=seen.kind, moves=seen.moves, fun=seen.fun)
-    jaxpr = seen.impl.get("jaxpr") if seen.impl is not None else None
-    call.source = _source(jaxpr)
-    if seen.miss is not None:  # a call of jit
-        if seen.fun is None:  # else it is pmap's, which has said which function is the user's
-            call.fun = seen.miss.get("fun")
-            call.of_jax = or_else(False, is_own, call.fun, seen.is_direct)
-        call.key = or_else(Key(), _key, seen.params, seen.miss, jaxpr)
-        if is_of_library(call.fun):
-            call.key = _without_names(call.key)
-    elif jaxpr is not None:  # a program that JAX runs without such a call: of a backward pass
-        call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
-        call.key = Key(arguments=_pairs((), jaxpr.in_avals))
-    else:  # pmap of jax 0.7, or compiled ahead of its calls
-        call.key = Key(arguments=_pairs((), seen.avals))
-    return call
+    def _take_caller(self, frame: FrameType, miss: dict[str, Any]) -> None:
+        """Read a frame of JAX around the call of ``jit``."""
+        self.is_direct = self.is_direct or _does_more_than_wrap(frame)
+        self.moves = self.moves or "device_put" in frame.f_code.co_name
+        if _file(frame) == "pmap.py":
+            # Later versions than 0.7 call jit(shard_map(_fun)). ``_fun`` of pmap.py has a variable
+            # ``fun``, which is an object with the user's function as ``f``.
+            self.kind = "pmap"
+            self.fun = getattr(enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
 
 
-def is_jax(frame: FrameType) -> bool:
+def _is_jax(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(home())
 
 
@@ -207,6 +192,7 @@ def _standard_library() -> str:
 
 
 _OURS: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+"""The directory of the layers, whose hooks are among JAX's frames."""
 _PACKAGES: Final = os.path.join("site-packages", "")
 
 
@@ -231,68 +217,9 @@ def lines(frame: FrameType | None) -> tuple[Line, ...]:
     return tuple(map(line_at, outwards(frame)))[::-1]
 
 
-def _without_names(key: Key) -> Key:
-    """Return a key without the library's names: ``dynamic_nodonate['first'][0]``."""
-    arguments = tuple((name if name.isidentifier() else "", value) for name, value in key.arguments)
-    return replace(key, arguments=arguments, statics=tuple(("", value) for _, value in key.statics))
-
-
 def _source(jaxpr: Any) -> str:
-    """Return ``f at /home/me/model.py:12``, as JAX has it."""
+    """Return ``f at /home/me/model.py:12``, as JAX has it; empty if it has no such text."""
     info = getattr(jaxpr, "debug_info", None)
     if info is None:  # a ClosedJaxpr of jax 0.7
         info = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
     return str(getattr(info, "func_src_info", "") or "")
-
-
-def _pairs(names: Iterable[Any], values: Sequence[Any]) -> Pairs:
-    labels = [str(name) for name in names]
-    return tuple(zip(labels + [""] * (len(values) - len(labels)), values, strict=False))
-
-
-def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
-    info = miss.get("jit_info")
-    call = info, miss.get("args", ()), miss.get("kwargs", {})
-    if params is not None:
-        arguments = _pairs(params.arg_names or (), params.in_avals)
-    else:
-        arguments = _pairs((), getattr(jaxpr, "in_avals", ()))
-    return Key(
-        arguments=arguments,
-        tree=getattr(params, "in_tree", None),
-        statics=tuple(_statics(*call)),
-        shardings=tuple(_shardings(*call)),
-        options=tuple((name, getattr(info, name, None)) for name in _OPTIONS),
-    )
-
-
-def _statics(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    names = list(getattr(getattr(info, "fun_signature", None), "parameters", ()))
-    for number in _static_numbers(info, args):
-        yield (names[number] if number < len(names) else str(number)), args[number]
-    for name in getattr(info, "static_argnames", ()):
-        if name in kwargs:
-            yield name, kwargs[name]
-
-
-def _static_numbers(info: Any, args: tuple[Any, ...]) -> list[int]:
-    numbers = getattr(info, "static_argnums", ())
-    size = len(args)
-    return sorted({number % size for number in numbers if -size <= number < size})
-
-
-def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yield where each array of a call lies if the user put it there, and None for all else."""
-    tree: Any = getattr(sys.modules.get("jax"), "tree_util", None)
-    if tree is None:
-        return
-    static = _static_numbers(info, args)
-    names = getattr(info, "static_argnames", ())
-    dynamic = (
-        tuple(value for number, value in enumerate(args) if number not in static),
-        {name: value for name, value in kwargs.items() if name not in names},
-    )
-    array = private.value(private.ARRAY)
-    for leaf in tree.tree_leaves(dynamic):
-        placed = isinstance(leaf, array) and leaf.committed
-        yield leaf.sharding if placed else None

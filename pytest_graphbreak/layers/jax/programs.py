@@ -1,8 +1,8 @@
 """The programs that were compiled so far, by function, and why one is compiled again.
 
-``sensors`` asks here for each program, with the call of JAX that it is compiled for: whether the
-function had one before, and how its key differs (``keys``), or whether it is the same code as a
-function object made anew.
+``sensors`` asks here for each program, with the call of JAX that it is compiled for (``calls``):
+whether the function had one before, and how its key differs (``differences``), or whether it is the
+same code as a function object made anew.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from types import MethodType
 from typing import Any, get_args
 
 from pytest_graphbreak.layers.jax.calls import JaxCall, Kind
+from pytest_graphbreak.layers.jax.differences import FORGOTTEN, reason
 from pytest_graphbreak.layers.jax.functions import definition, parameters
-from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key, reason
+from pytest_graphbreak.layers.jax.keys import Key
 
 Identity = tuple[Any, ...]
 """What programs are compared by, of which only those of one identity are::

@@ -1,12 +1,13 @@
 """The tt layer: programs that the TT compiler began to lower.
 
-tt-xla's plugin can write a log of headers, one for each stage of each graph, to
-``TTXLA_LOGGER_FILE`` (``logfile``). A window is the part of that file that was
-written while it was open. The plugin also prints the text of the modules, to
-standard error, which is the user's and is left alone. One level turns on both
-(``printModule`` asks for ``g_stderr_verbosity``). Who does not want that text
-turns the log off; then tt graphs are counted through xla
-(``count_through_xla``).
+tt-xla's plugin can write a log of headers, one for each stage of each graph (``variables`` turns it
+on). A window is the part of that file that was written while it was open (``logfile``); ``log``
+reads its lines, ``programs`` puts the stages together into graphs. torch_xla hands its graphs to
+the TT compiler, so each tt graph has its cause and its place from the xla layer (``reconcile``).
+
+The plugin also prints the text of the modules, to standard error, which is the user's and is left
+alone. One level turns on both (``printModule`` asks for ``g_stderr_verbosity``). Who does not want
+that text turns the log off; then tt graphs are counted through xla (``count_through_xla``).
 """
 
 from __future__ import annotations
@@ -20,15 +21,9 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.protocol import Observer, WindowBase
 from pytest_graphbreak.layers.tt.log import TTLines
-from pytest_graphbreak.layers.tt.logfile import (
-    FILE,
-    LEVEL,
-    LogFiles,
-    header_file,
-    is_ours,
-    turn_on,
-)
+from pytest_graphbreak.layers.tt.logfile import LogFiles
 from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.tt.variables import FILE, LEVEL, header_file, is_ours, turn_on
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.observer import XlaProbe
 from pytest_graphbreak.model.items import Graph

@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax")
 from pytest_graphbreak.layers.jax import calls  # noqa: E402
 from pytest_graphbreak.layers.jax.calls import JaxCall  # noqa: E402
 from pytest_graphbreak.layers.jax.functions import enclosed_value  # noqa: E402
+from pytest_graphbreak.layers.jax.keys import named  # noqa: E402
 from pytest_graphbreak.model.stacks import Line  # noqa: E402
 from tests.layers.jax.tools import watched  # noqa: E402
 
@@ -26,7 +27,7 @@ def test_who_called_is_no_library() -> None:
 
 
 def test_names_that_are_missing_are_empty() -> None:
-    assert calls._pairs(["x"], (1, 2)) == (("x", 1), ("", 2))
+    assert named(["x"], (1, 2)) == (("x", 1), ("", 2))
     assert enclosed_value(len, "fun") is None
     assert calls._source(SimpleNamespace()) == ""
     old = SimpleNamespace(debug_info=SimpleNamespace(func_src_info="f at model.py:12"))

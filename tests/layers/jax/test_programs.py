@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.layers.jax.calls import JaxCall, Kind
-from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key
+from pytest_graphbreak.layers.jax.differences import FORGOTTEN
+from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 

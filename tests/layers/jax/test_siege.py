@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 jax = pytest.importorskip("jax")
 
-from pytest_graphbreak.layers.jax import keys  # noqa: E402
+from pytest_graphbreak.layers.jax import differences, values  # noqa: E402
 from pytest_graphbreak.layers.jax.keys import Key  # noqa: E402
 from pytest_graphbreak.layers.jax.observer import JaxObserver  # noqa: E402
 from pytest_graphbreak.model.items import Graph  # noqa: E402
@@ -164,14 +164,14 @@ KEYS = st.builds(
 @given(KEYS, st.lists(KEYS, min_size=1, max_size=3))
 @settings(max_examples=60, phases=[Phase.generate])
 def test_any_reason(key: Key, known: list[Key]) -> None:
-    text = keys.reason(key, known)
+    text = differences.reason(key, known)
     assert text
     legible(text)
-    assert keys.reason(key, [*known, key]) == keys.reason(key, [key])
+    assert differences.reason(key, [*known, key]) == differences.reason(key, [key])
 
 
 @given(VALUES)
 @settings(max_examples=60, phases=[Phase.generate])
 def test_any_value(value: Any) -> None:
-    legible(keys.value(value))
-    assert keys.value(value) == keys.value(value)
+    legible(values.value(value))
+    assert values.value(value) == values.value(value)

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.tt import logfile, observer
+from pytest_graphbreak.layers.tt import observer
 from pytest_graphbreak.layers.tt.observer import TTObserver
+from pytest_graphbreak.layers.tt.variables import FILE, LEVEL, turn_on
 from pytest_graphbreak.model.items import Frame, Graph
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -26,8 +27,8 @@ from tests.layers.tt.plugin import NINE, Plugin, build
 
 ROOT = Path(__file__).parents[3]
 NAMES = (
-    logfile.LEVEL,
-    logfile.FILE,
+    LEVEL,
+    FILE,
     "TTMLIR_RUNTIME_LOGGER_LEVEL",
     "XLA_HLO_DEBUG",
     "PJRT_DEVICE",
@@ -51,8 +52,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The plugin's log, turned on as a user does it."""
     path = tmp_path / "tt.log"
-    monkeypatch.setenv(logfile.LEVEL, "DEBUG")
-    monkeypatch.setenv(logfile.FILE, str(path))
+    monkeypatch.setenv(LEVEL, "DEBUG")
+    monkeypatch.setenv(FILE, str(path))
     return path
 
 
@@ -149,7 +150,7 @@ def test_a_log_without_headers_is_no_layer(
     log: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     log.write_text("from an earlier session: MLIR Module vhlo:\n")
-    monkeypatch.setenv(logfile.LEVEL, level)
+    monkeypatch.setenv(LEVEL, level)
     assert window().close() is None
 
 
@@ -162,7 +163,7 @@ def test_the_file_may_be_named_anew(
     later = tmp_path / "tt.4242.log"
     later.write_text("2026-08-20 10:22:52.123 old| MLIR Module vhlo:\n")
     opened = window()
-    monkeypatch.setenv(logfile.FILE, str(later))
+    monkeypatch.setenv(FILE, str(later))
     plugin = Plugin(build(tmp_path))
     plugin.compile()
     assert seen(opened).graphs == {"tt": 1}
@@ -224,8 +225,8 @@ def test_what_is_set_for_a_log_is_put_back(
     """A level of the user's own that prints no headers is respected, and nothing else is set."""
     for name, value in before.items():
         monkeypatch.setenv(name, value)
-    off = logfile.turn_on(log)
-    directory = Path(os.environ.get(logfile.FILE, "")).parent
+    off = turn_on(log)
+    directory = Path(os.environ.get(FILE, "")).parent
     expected = {name: value.replace("DIR", str(directory)) for name, value in added.items()}
     assert variables() == before | expected
     if "XLA_HLO_DEBUG" in added:
@@ -432,11 +433,11 @@ def test_what_is_set_is_put_back_at_the_end(
 
 
 def test_turning_on_nests() -> None:
-    first, second = logfile.turn_on(), logfile.turn_on()
-    file = os.environ[logfile.FILE]
+    first, second = turn_on(), turn_on()
+    file = os.environ[FILE]
     first()
     first()  # once is enough, twice is no harm
-    assert os.environ[logfile.FILE] == file
+    assert os.environ[FILE] == file
     second()
     assert not any(name in os.environ for name in NAMES)
     assert not Path(file).parent.exists()
@@ -499,7 +500,7 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
     )
     monkeypatch.setattr(observer, "is_in_use", lambda: True)
     assert observer.count_through_xla(seen) is seen  # the log is on
-    monkeypatch.delenv(logfile.LEVEL)
+    monkeypatch.delenv(LEVEL)
     reported = observer.count_through_xla(seen)
     assert reported.layers == ("dynamo", "xla", "tt")
     assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
@@ -524,7 +525,7 @@ def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     (error,) = observer.reconcile(own, xla).errors
     assert "share the log" in error
-    monkeypatch.setenv(logfile.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
+    monkeypatch.setenv(FILE, "/tmp/graphbreak-tt-x/tt-1.log")
     assert not observer.reconcile(own, xla).errors
 
 
