@@ -174,8 +174,6 @@ class Dynamo:
             return
         if begun is not None:  # it begins once more: Dynamo was reset, and counts from 0/0 again
             process.begin_round()
-        elif len(process.attempts) >= KEPT:
-            process.forget()
         above = stacks.read(record.text[match.end() :])
         code = Line(file, int(line), name)
         if not process.attempts:
@@ -198,7 +196,7 @@ class Dynamo:
         attempt = process.attempts.get(record.id)
         if attempt is None:  # the log begins later than this frame
             attempt = LoggedAttempt(process.name(record.id))
-            process.attempts[record.id] = attempt
+            process.add(record.id, attempt)
         if is_recompile(record.id) and attempt.guards is None:
             self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
         buckets, attempt.buckets = attempt.buckets, 1
@@ -266,7 +264,7 @@ class Dynamo:
         attempt.guards = guards.texts
         key = process.label, attempt.id
         if id not in process.guards:
-            process.guards[id] = guards
+            process.add_guards(id, guards)
             self.recompiles += 1
         elif key not in self._recompiles:
             return  # over ``KEPT``: counted, and not kept

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_graphbreak.logs.dynamo import Dynamo
 from pytest_graphbreak.logs.dynamo_attempts import KEPT
 from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.logs.torch_lines import TorchRecord
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.examples import examples
@@ -345,6 +348,19 @@ def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     assert len(record.graph_list) == KEPT
     (broke,) = record.breaks
     assert broke.where.line == most
+
+
+def test_of_very_many_recompiles_the_late_ones_are_known() -> None:
+    """TORCH_LOGS="recompiles" names no attempt, and has no end either."""
+    dynamo, frames = Dynamo(Sources(Places(HERE))), KEPT + 200
+    for number in range(frames):
+        text = f"Recompiling function f in /model.py:6\n    - {number}/0: n == {number}\n"
+        where = "torch/_dynamo/guards.py"
+        dynamo.take(TorchRecord("", "7", where, f"{number}/1", 0, "recompiles", text))
+    (process,) = dynamo._processes.values()
+    assert len(process.guards) <= KEPT
+    assert f"{frames - 1}/1" in process.guards
+    assert dynamo.record().recompiles == {"dynamo": frames}
 
 
 def test_a_record_without_end_is_cut(tmp_path: Path) -> None:
