@@ -3,6 +3,19 @@
 A device graph follows its origin: an FX graph that Dynamo has just made, or something that made
 torch_xla cut a graph. If it follows neither, although Dynamo was logged, it is torch_xla's: a part
 of an FX graph that was split, a sync, or a value that was read; only PT_XLA_DEBUG_LEVEL says which.
+
+``reading`` makes one ``Origins`` for a log and calls it in the order of the lines:
+
+- ``add_fx_graph`` for a graph of Dynamo (``LoggedGraph``), ``add_export`` for a program that was
+  exported outside Dynamo;
+- ``add_compilation`` for a report of torch_xla (``CompileReport``). ``layers.xla.explain`` gives it
+  a cause, as it does for the compilations of a live window (``Event``);
+- ``begin_program`` and ``end_program`` for a graph of the TT compiler (``Program``), which gets its
+  ``Origin`` here. An origin has three parts: the ``maker`` (below), the ``cause`` of the graph, and
+  ``counted_as``, the cause in the line "origin" of the report. A whole FX graph has the cause
+  ``fx`` and is counted as what Dynamo made it for: ``entry``, ``break``, ``recompile``.
+
+In a log of several processes each rank has a state of its own (``_RankState``).
 """
 
 from __future__ import annotations
@@ -28,8 +41,8 @@ DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"
 EXPORT: Final = "export"
 UNKNOWN: Final = "unknown"
-"""The makers of device graphs: a graph of Dynamo's, torch_xla itself, an export, nobody knows."""
-ORIGINS: Final = (DYNAMO, TORCH_XLA, EXPORT, UNKNOWN)
+"""Unknown is the maker of a graph that follows nothing, where Dynamo did not log."""
+MAKERS: Final = (DYNAMO, TORCH_XLA, EXPORT, UNKNOWN)
 
 KEPT: Final = 5_000
 """The most graphs that are kept one by one. All are counted."""
@@ -39,30 +52,32 @@ CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVE
 
 def _event(report: CompileReport, graph: FxGraph) -> Event:
     """Return a compilation as the sensors would note it. ``graph`` is what Dynamo made last."""
-    called = bool(report.frames)
-    report.frames = without_hooks(report.frames)
-    # A thread without Python frames is autograd's, even if it called a kernel of ours.
-    backward = not report.frames and (called or not report.stated_cause)
-    return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
+    frames = without_hooks(report.frames)
+    # The report of autograd's thread has no cause and no frames, or only those of our own hooks,
+    # through which autograd called a kernel.
+    is_backward = not frames and bool(report.frames or not report.stated_cause)
+    report.frames = frames
+    return Event(report, LoweringContext("backward") if is_backward else None, lowering=graph)
 
 
 class _RankState(Struct):
-    """What is known about the next device graph of one rank.
+    """What is known about the next device graph of one rank. In a log with reports::
 
-    ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
-    last one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
-    ``compiled`` is that of a compilation that torch_xla reported. In a log with reports::
-
-        Dynamo made 0/0          pending
-        a report: it lowers      the whole graph, or its first part; lowered
-        a report: it lowers      another part: the graph was cut
+    Dynamo made 0/0              pending
+    a report that lowers         the whole graph, or its first part; lowered
+    a report that lowers         another part: the graph was cut
     """
 
     pending: LoggedGraph | None = None
+    """The FX graph that Dynamo made and that was not lowered yet."""
     lowered: LoggedGraph | None = None
+    """The last FX graph that was lowered."""
     fx: FxGraph = field(default_factory=FxGraph)
+    """The last graph of Dynamo once more, in the form that ``layers.xla.explain`` takes."""
     exported: bool = False
+    """Whether an export was logged, and no program of the TT compiler since then."""
     compiled: Origin | None = None
+    """The origin of the last compilation that torch_xla reported: the next program is of it."""
 
     def add_cut(self) -> None:
         """Note that torch_xla cut the FX graph, at a node that the log does not name."""
@@ -70,10 +85,11 @@ class _RankState(Struct):
 
 
 class Origins:
-    """Follows a log in order. ``counted`` has the number of device graphs by origin and cause."""
+    """Follows a log in order, and counts the device graphs of each maker and cause."""
 
     def __init__(self, sources: Sources) -> None:
         self.counted: Counter[tuple[str, str]] = Counter()
+        """The graphs of the TT compiler by ``maker`` and ``counted_as``."""
         self.is_dynamo_logged = False
         self.compilations = 0
         """Those that torch_xla reported."""
@@ -81,6 +97,7 @@ class Origins:
         self._ranks: dict[str, _RankState] = {}
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
+        """As ``counted``, of the compilations that torch_xla reported."""
 
     def add_fx_graph(self, logged: LoggedGraph) -> None:
         """Note that Dynamo made an FX graph: the next device graph comes from it."""
@@ -98,15 +115,15 @@ class Origins:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._state(rank)
         logged = state.pending or state.lowered
-        # Each part of an FX graph that was split is lowered: a second one without a new FX graph
-        # of Dynamo's before it shows that there was a cut. A backward pass is lowered without one,
-        # too, after its forward pass, and is no part of that.
+        # If torch_xla lowers something and Dynamo made no new FX graph before, it is another part
+        # of the last one, which was cut, or the backward pass of that.
         is_lowered_again = report.lowers and logged is not None and state.pending is None
         if is_lowered_again and not report.is_in_backward:
             state.add_cut()
         graph = self._explain(rank, report, state)
+        is_whole_forward = report.lowers and not is_lowered_again
         maker, counted_as = TORCH_XLA, graph.cause
-        if report.lowers and (graph.cause == "backward" or not is_lowered_again):  # a whole graph
+        if is_whole_forward or (report.lowers and graph.cause == "backward"):
             maker = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
                 counted_as = logged.graph.cause if logged is not None else "entry"
@@ -124,7 +141,10 @@ class Origins:
         )
 
     def _explain(self, rank: str, report: CompileReport, state: _RankState) -> Graph:
-        """Return the graph of a compilation; a cut that it tells of is noted for later ones."""
+        """Return the graph of a compilation.
+
+        A node that torch_xla ran by itself is a cut: the next parts of the FX graph follow from it.
+        """
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
         self.compilations += 1
@@ -157,7 +177,7 @@ class Origins:
         state.exported = False
 
     def end_program(self, program: Program) -> None:
-        """Count a program at its end, when its name is known and may override other evidence."""
+        """Count a program. Its name is known now, and may say more than what preceded it."""
         if program.reshard:
             program.origin = Origin(
                 TORCH_XLA,
@@ -183,7 +203,7 @@ class Origins:
 
 
 def _why_again(graph: Graph) -> str:
-    """Return why the FX graph exists, or "" if it is the first of its function."""
+    """Return why the FX graph exists: ``recompile: n == 3``; empty for the first of a function."""
     if graph.cause == "entry":
         return ""
     return f"{graph.cause}: {graph.reason}" if graph.reason else graph.cause

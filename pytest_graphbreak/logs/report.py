@@ -12,7 +12,7 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.markers import GUESS, LIKELY, SURE
-from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
+from pytest_graphbreak.logs.origin import CUT, DYNAMO, MAKERS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.report.counts import layer_counts
@@ -156,7 +156,7 @@ def sure(reading: Reading) -> str:
 
 def origins(reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the origins of graphs beyond the first of each function, with causes and numbers."""
-    by_origin: dict[str, Counter[str]] = {name: Counter() for name in ORIGINS}
+    by_origin: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
     for (name, cause), count in reading.origins.items():
         if (name, cause) != (DYNAMO, "entry"):
             by_origin[name][cause] = count
