@@ -1,10 +1,17 @@
 """The differences of every count, place and cause, and the change that each belongs to.
 
-``diff(before, after)`` is the only place where records are compared: the verdict follows from its
-changes, reports keep them, and texts select from them. Data in, data out.
+``diff(before, after)`` is the only place where a record is compared: with the entry of a baseline
+(``Expected``), with a limit in code (``Cap``), or with both. The verdict follows from its changes,
+reports keep them, and texts select from them. Data in, data out.
 
-The totals come first, then the separate changes in the order of the report, then the consequences
-of these (``Difference.parent``). A new kind of change is one more function in ``_DIFFERENCES``.
+It makes one ``Sides`` (``sides``), which has both sides, the layers that are ``judged`` and what is
+new of breaks and graphs. The totals of ``totals`` are in it from the beginning. Then each function
+in ``_DIFFERENCES`` looks for one kind of change and adds it there as a ``Draft``: a change whose
+number is not known yet, below its ``parent`` if it follows from another change. ``number_drafts``
+puts them into the order of the report: the totals, the separate changes, their consequences.
+
+The number ``before`` of a change is 0 where something is known to be new, and None where nobody
+knows how often it was there. A new kind of change is one more function in ``_DIFFERENCES``.
 """
 
 from __future__ import annotations
@@ -54,10 +61,10 @@ def diff(
 ) -> tuple[Difference, ...]:
     """Return the differences from ``before`` to ``after``, and the numbers that exceed ``cap``.
 
-    Without both, every break is new. ``versions`` of compilers and ``packages`` are those that made
-    ``after``: reasons are compared only with those of the same minor version of a compiler,
-    captured operations only with the same packages as well, and only if ``ops`` is true; runs and
-    reads are compared only if ``runs`` is true.
+    With neither of them, every break is new. The ``versions`` of compilers and the ``packages``
+    are those that made ``after``. Reasons are compared if the same minor version of the compiler
+    gave them; captured operations if the packages are the same as well, and ``ops`` is true; runs
+    and reads if ``runs`` is true.
     """
     judged = () if before is None else before.judged_layers(after.layers)
     numbers: list[Difference] = []
@@ -76,7 +83,7 @@ def diff(
 
 
 def observed_changes(record: Record) -> tuple[Difference, ...]:
-    """Return everything in a record, if nothing is known of the time before."""
+    """Return everything in a record that needs a reason, for a report without a judgement."""
     sides = Sides(
         before=None,
         after=record,
@@ -95,6 +102,7 @@ def observed_changes(record: Record) -> tuple[Difference, ...]:
 
 
 def _add_breaks(sides: Sides) -> None:
+    """Add the new breaks, each below an earlier one that it follows from (``folding``)."""
     for item in sides.new_breaks:
         parent = sides.draft_of(sides.folding.parent_of_break(item))
         facts = {"reason": item.reason, "id": item.id}
@@ -125,13 +133,17 @@ def _add_recompiles(sides: Sides, *, of_dynamo: bool) -> None:
 
 
 def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
-    """Add each series, with the functions that were recompiled because it calls them."""
+    """Add recompiles in series: those of one function by one guard are one change.
+
+    Below each series are its followers, the functions that were recompiled because it calls them.
+    """
     by_parent: dict[Draft | None, list[Recompile]] = {}
     for item in items:
         parent = sides.draft_of(sides.folding.parent_of_recompile(item))
         by_parent.setdefault(parent, []).append(item)
     for parent, recompiles in by_parent.items():
         for series in series_of(recompiles):
+            # Only where graphs are matched it is known that a recompile was not there before.
             before = 0 if series.items[0].layer in sides.matched_graphs else None
             reason = guards.reason(item.reason for item in series.items)
             draft = sides.add(
@@ -149,6 +161,7 @@ def _add_eager(sides: Sides, items: Iterable[Eager]) -> None:
 
 
 def _add_gone_places(sides: Sides) -> None:
+    """Add the breaks and eager places of the baseline that were not seen."""
     if sides.before is None:
         return
     values, after = sides.before.values, sides.after
@@ -164,7 +177,11 @@ def _add_gone_places(sides: Sides) -> None:
 
 
 def _add_gone_graphs(sides: Sides) -> None:
-    """Add the causes of removed graphs, below the nearest change of a place (``_distance``)."""
+    """Add the causes of removed graphs.
+
+    One that only a break makes (``explained_by``), or that a break cut off from its sources
+    (``falls_with``), went with a change of a place: it is below the nearest one (``_distance``).
+    """
     places = [
         draft
         for draft in sides.drafts
@@ -241,11 +258,11 @@ def _add_runs(sides: Sides) -> None:
     A baseline knows the lines of a device layer that did so before: they are left out. If a layer
     has more graphs or breaks, those are reported instead.
     """
-    explained = sides.grown("graph", "break")
+    grown = sides.grown("graph", "break")
     for total in sides.totals:
         if total.kind not in ("execution", "read") or total.growth <= 0:
             continue
-        if {total.layer, None} & explained:  # the total of breaks has no layer: None
+        if total.layer in grown or None in grown:  # None: the total of breaks has no layer
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
@@ -261,11 +278,15 @@ def _add_runs(sides: Sides) -> None:
 def _count_before(
     line: LineRuns, total: Difference, recorded: Mapping[str, int], remaining: int
 ) -> int | None:
-    """Return how often a line ran or read before, or None if that is not known.
+    """Return how often a line ran or read before. ``recorded`` are the lines of the baseline::
 
-    ``recorded`` are the lines of the baseline; ``remaining`` is the growth that the lines so far
-    leave over. A line without a place is in no baseline, and has what is left over: if reads grew
-    by 4, of which another line made 3, and this one read 5 times, it read 4 times before.
+        0               the baseline has no run or read at all
+        None            not known: the limit is a cap's, or the baseline names no lines
+        what is left    a line without a place, which no baseline names
+        recorded, or 0  any other line
+
+    ``remaining`` is the growth that the lines so far leave over. If reads grew by 4, of which
+    another line made 3, and a line without a place read 5 times, it read 4 times before.
     """
     if total.by == "baseline" and not total.before:
         return 0
@@ -277,10 +298,10 @@ def _count_before(
 
 
 def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> Mapping[str, int]:
-    """Return the counts of lines that a baseline knows.
+    """Return the counts of lines that a baseline knows; none where the total is above a cap.
 
-    It has none of lines that call Dynamo's graphs. If only one line did so now, it is taken to be
-    the one that did so before, with the recorded total.
+    A baseline does not name lines that call Dynamo's graphs. If only one line ran or read now, it
+    is taken to be the one that did so before, with the recorded total.
     """
     if sides.before is None or total.by != "baseline":
         return {}
