@@ -4,9 +4,17 @@
 comparison (``sides``): the baseline is ``before``, the record ``after``, and ``matched_graphs`` has
 for each layer the graphs that the baseline does not know (``matching``). What a function finds, it
 adds there as a ``Draft``: a change, with the items that it is about, below its parent if another
-change explains it.
+change explains it. The cause of a graph says by which change a new one is reported::
 
-Graphs of one cause, place and kind of reason are one change: ``same`` are those of a change.
+    the rest of a function after a break    the break; add_graphs if no break is new
+    made by a recompile                     the recompile
+    an entry: a function was called         add_entries
+    a copy of a graph in the layer above    the change there; add_graphs if that layer did not grow
+    a split, a sync, ...                    add_graphs
+
+``add_explained`` comes last, and puts the graphs that have no change yet below the one that
+explains them. Graphs of one cause, place and kind of reason are one change: ``same`` are the graphs
+of a change.
 """
 
 from __future__ import annotations
@@ -24,8 +32,8 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS
 def add_graphs(sides: Sides) -> None:
     """Add graphs that are new for a reason of their own, each place once.
 
-    Breaks, recompiles and entries report most graphs of Dynamo. If the baseline does not know the
-    causes of a layer that grew, all of its graphs are reported.
+    If the baseline does not know the causes of a layer that grew, nobody knows which graphs are
+    new: all that need a reason are reported.
     """
     grown = sides.grown("graph")
     for layer in sides.after.layers:
@@ -33,11 +41,11 @@ def add_graphs(sides: Sides) -> None:
         matched = sides.matched_graphs.get(layer)
         if matched is not None:
             added = set(map(id, matched.added))
-            known = Counter(_alike(graph) for graph in graphs if id(graph) not in added)
+            known = Counter(_change_key(graph) for graph in graphs if id(graph) not in added)
             above_grew = DESCRIPTIONS[layer].above in grown
             reported = (g for g in matched.added if _is_reported(g, sides, above_grew=above_grew))
             for same in alike(reported):
-                add_graph(sides, same, before=known[_alike(same[0])])
+                add_graph(sides, same, before=known[_change_key(same[0])])
         elif layer in grown:
             for same in alike(graph for graph in graphs if has_own_reason(graph, sides)):
                 add_graph(sides, same, before=None)
@@ -78,8 +86,8 @@ def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Return whether a graph is reported where it is not known which graphs are new.
 
-    It then needs a reason of its own: it is neither plain nor explained by another item.
-    ``_is_reported`` is the question for a graph that is known to be new.
+    It is if it needs a reason of its own: it is not plain, and no break or recompile explains it.
+    Where it is known that a graph is new, ``_is_reported`` is asked instead.
     """
     needs_no_reason = graph.meaning.is_plain or graph.meaning.explained_by
     return not needs_no_reason and (graph.layer, graph.name) not in sides.recompiled_graphs
@@ -88,8 +96,8 @@ def has_own_reason(graph: Graph, sides: Sides) -> bool:
 def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
     """Return whether ``add_graphs`` reports a graph that is known to be new.
 
-    It does not if another change explains the graph, or if another function reports it. What is
-    left, ``add_explained`` adds at the end, below the change that explains it.
+    It does not if another change explains the graph, or if another function reports it.
+    ``above_grew``: the layer above has more graphs than before.
     """
     cause = graph.meaning
     if (graph.layer, graph.name) in sides.recompiled_graphs:  # the recompile is reported
@@ -108,17 +116,20 @@ def _is_reported(graph: Graph, sides: Sides, *, above_grew: bool) -> bool:
     return not cause.explained_by
 
 
-def _alike(graph: Graph) -> Hashable:
-    """Return the key of graphs that are reported as one."""
+def _change_key(graph: Graph) -> Hashable:
+    """Return the key of graphs that are one change."""
     return (graph.layer, graph.cause, guards.kind(graph.reason), *graph.where.key)
 
 
-def _function(graph: Graph) -> Hashable:
+def _function_key(graph: Graph) -> Hashable:
+    """Return the key of entries that are one change: a function, in each process by itself."""
     return graph.where.key, graph.process
 
 
-def alike(graphs: Iterable[Graph], key: Callable[[Graph], Hashable] = _alike) -> list[list[Graph]]:
-    """Return the graphs in groups, in order of first appearance."""
+def alike(
+    graphs: Iterable[Graph], key: Callable[[Graph], Hashable] = _change_key
+) -> list[list[Graph]]:
+    """Return the graphs of each change, in order of first appearance."""
     groups: dict[Hashable, list[Graph]] = {}
     for graph in graphs:
         groups.setdefault(key(graph), []).append(graph)
@@ -126,25 +137,31 @@ def alike(graphs: Iterable[Graph], key: Callable[[Graph], Hashable] = _alike) ->
 
 
 def add_entries(sides: Sides) -> None:
-    """Add the functions that are newly compiled, marked as sure or unsure, and how often.
+    """Add the functions that are newly compiled, and how often, on the layers of the user's code.
 
-    It may be unknown which of them are new. Then they are reported if nothing else explains why
-    there are more. If none is allowed, all of them are new.
+    ::
+
+        it is known which are new     each new one, below a break that runs through it
+        else: a break is new          none, since it explains that there are more
+        else: as many recompiles      none, for the same reason
+        else                          all, and any may be new (``unsure``); all are new if none is
+                                      allowed
     """
     for layer in DESCRIPTIONS.values():
-        if layer.above is not None:  # graphs of a lower layer are explained by the layer above
+        if layer.above is not None:
             continue
         matched = sides.matched_graphs.get(layer.name)
         if matched is not None and not matched.unsure:
             new = [graph for graph in matched.added if graph.is_entry]
-            for same in alike(new, _function):
+            for same in alike(new, _function_key):
                 through = sides.folding.break_through(same[0].where)
                 _add(sides, same, 0, sides.draft_of(through))
         elif not sides.new_breaks:
             compiled, forbidden = _more_than_recompiled(layer.name, sides)
-            # Of a matched layer the baseline knows none of these functions: each had 0 graphs.
+            # If the layer is matched, the baseline names none of these functions: it had 0 graphs
+            # of each.
             before = None if matched is None else 0
-            for same in alike(compiled, _function):
+            for same in alike(compiled, _function_key):
                 _add(sides, same, before, unsure=not forbidden)
 
 
@@ -171,9 +188,10 @@ def _more_than_recompiled(layer: str, sides: Sides) -> tuple[list[Graph], bool]:
 def add_explained(sides: Sides) -> None:
     """Add the new graphs that another reported change explains, each below that change.
 
-    The parent is the change about the cause of the graph (``cause_keys``). If no change is about
-    that, it is a total that grew: of the graphs or the recompiles of the layer, or of the graphs
-    above. If there is none either, it is the first change: a graph is always shown with something.
+    The parent is the change about the cause of the graph: the break, recompile or graph above for
+    which ``folding.cause_keys`` counts it. If no change is about that, the parent is a total: of
+    the graphs or the recompiles of the layer, or of the graphs above. If there is none either, it
+    is the first change: a graph is always shown with something.
     """
     groups = [
         same
