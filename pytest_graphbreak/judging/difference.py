@@ -206,7 +206,7 @@ def _distance(where: Frame, place: Draft) -> int:
     """
     if not place.change.is_less:
         return 2
-    return int(place.change.where.key[:2] != where.key[:2])
+    return int(place.change.where.function_key != where.function_key)
 
 
 def _add_reworded(sides: Sides) -> None:

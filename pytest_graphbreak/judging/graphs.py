@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.judging.folding import cause_keys, key_of
+from pytest_graphbreak.judging.attribution import cause_keys, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -189,9 +189,9 @@ def add_explained(sides: Sides) -> None:
     """Add the new graphs that another reported change explains, each below that change.
 
     The parent is the change about the cause of the graph: the break, recompile or graph above for
-    which ``folding.cause_keys`` counts it. If no change is about that, the parent is a total: of
-    the graphs or the recompiles of the layer, or of the graphs above. If there is none either, it
-    is the first change: a graph is always shown with something.
+    which ``attribution.cause_keys`` counts it. If no change is about that, the parent is a total:
+    of the graphs or the recompiles of the layer, or of the graphs above. If there is none either,
+    it is the first change: a graph is always shown with something.
     """
     groups = [
         same

@@ -109,9 +109,9 @@ class Process(Struct):
         if len(self.attempts) >= KEPT:
             _drop_older_half(self.attempts)
             self._functions.clear()
-            for kept in self.attempts.values():
-                kept.parent = None  # or it would keep the whole past alive
-                self._index(kept)
+            for item in self.attempts.values():
+                item.parent = None  # or it would keep the whole past alive
+                self._index(item)
         self.attempts[id] = attempt
         self._index(attempt)
 
@@ -134,9 +134,9 @@ class Process(Struct):
         return lines.get(max((line for line in lines if line <= code.line), default=-1))
 
 
-def _drop_older_half(kept: dict[str, Any]) -> None:
-    for id in list(kept)[: len(kept) // 2]:
-        del kept[id]
+def _drop_older_half(by_id: dict[str, Any]) -> None:
+    for id in list(by_id)[: len(by_id) // 2]:
+        del by_id[id]
 
 
 def is_recompile(id: str) -> bool:

@@ -45,6 +45,11 @@ class Frame(Data, frozen=True):
         return (self.file, self.function, " ".join(self.code.split()))
 
     @property
+    def function_key(self) -> tuple[str, str]:
+        """The identity of its function, whatever the line."""
+        return (self.file, self.function)
+
+    @property
     def name(self) -> str:
         """The name of its function, ``file::qualified.name``; of its file if it has none."""
         return f"{self.file}::{self.function}" if self.function else self.file

@@ -119,11 +119,11 @@ class CheckoutLines:
         if self._baseline is None:
             return "", []
         commit, hunks = changed_since(self._root, self._baseline)
-        test, functions = self._places.file(self._test), {frame.key[:2] for frame in near}
+        test, functions = self._places.file(self._test), {frame.function_key for frame in near}
         files = [frame.file for frame in near] + [*map(self._places.file, self._files)]
 
         def rank(line: ChangedLine) -> int:
-            file, function = line.where.key[:2]
+            file, function = line.where.function_key
             if (file, function) in functions:
                 return 0
             if file == test:

@@ -136,7 +136,7 @@ def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame
         follower for recompile in recompiles for follower in recompile.consequences(Recompile)
     ]
     for recompile in (*recompiles, *followers):
-        functions.setdefault(recompile.where.key[:2], []).append(recompile)
+        functions.setdefault(recompile.where.function_key, []).append(recompile)
     for same in functions.values():
         first = same[0]
         graphs = [name for recompile in same for name in recompile.recompiled_graphs]

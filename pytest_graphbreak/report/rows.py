@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.attribution import Key, cause_keys, key_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.findings import finding_of_place, findings_of_changes
-from pytest_graphbreak.judging.folding import Key, cause_keys, key_of
 from pytest_graphbreak.judging.measured import cause_of, place_of
 from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.forms import Plain
