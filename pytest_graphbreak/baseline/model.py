@@ -236,6 +236,20 @@ class Entries:
         note, ungated = entry.note or self.note, entry.ungated or self.ungated
         return replace(entry, note=note, ungated=ungated)
 
+    def conflicting_cases(self, case: str | None) -> list[str | None]:
+        """Return the entries that are removed when one is written for ``case``.
+
+        pytest has one function of a name: either it has parameters, or it has none.
+        """
+        return [name for name in self.entries if (name is None) != (case is None)]
+
+    def would_lose(self, case: str | None) -> bool:
+        """Return whether an entry for ``case`` would remove one that is more than a remark."""
+        return any(
+            name is not None or not self.entries[None].is_remark
+            for name in self.conflicting_cases(case)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

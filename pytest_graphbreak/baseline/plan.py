@@ -75,7 +75,8 @@ class PlannedFile:
         if expected is not None and not layers:
             self._add_change("unchanged", item, expected, expected)
             return
-        if self._mode == "record" and self._would_drop(key):
+        test, case = key
+        if self._mode == "record" and test in self.tests and self.tests[test].would_lose(case):
             self._add_change("kept", item, expected, expected)
             return
         if self._mode == "update":
@@ -91,29 +92,13 @@ class PlannedFile:
             expectation(after, item.profile),
         )
 
-    def _conflicting_cases(self, key: Key) -> list[str | None]:
-        """Return the entries of a test that are removed when one is written for ``key``.
-
-        pytest has one function of a name: either it has parameters, or it has none.
-        """
-        test, case = key
-        return [name for name in self._entries(test) if (name is None) != (case is None)]
-
-    def _would_drop(self, key: Key) -> bool:
-        """Return whether an entry would be removed that is more than a remark."""
-        cases = self._conflicting_cases(key)
-        return any(case is not None or not self._is_remark(key[0]) for case in cases)
-
-    def _is_remark(self, test: str) -> bool:
-        return self.tests[test].entries[None].is_remark
-
     def _write_entry(self, key: Key, item: Measured, layers: list[str]) -> Entry:
         """Write a measurement into the entry of a test, creating it if there is none."""
         test, case = key
         self.touched.add(test)
         entries = self.tests.setdefault(test, Entries(None, None, 0))
-        in_the_way = self._conflicting_cases(key)
-        if in_the_way == [None] and self._is_remark(test):
+        in_the_way = entries.conflicting_cases(case)
+        if in_the_way and not entries.would_lose(case):
             del entries.entries[None]  # its remarks are those of the test, and stay
         else:
             self._prune(test, in_the_way)

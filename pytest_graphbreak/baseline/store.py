@@ -151,6 +151,17 @@ class Baselines:
         entry = self.entry(nodeid)
         return None if entry is None else expectation(entry, profile)
 
+    def would_lose(self, nodeid: str) -> bool:
+        """Return whether an entry for a test would remove those of the test as it was.
+
+        ``test_a[x]`` removes the entry of ``test_a`` from before it had parameters. An update
+        writes it, and a record refuses.
+        """
+        file, test, case = split_nodeid(nodeid)
+        document = self.document(file)
+        entries = None if document is None else document.tests.get(test)
+        return entries is not None and entries.would_lose(case)
+
     def check(self, is_needed: Callable[[str], bool] = lambda file: True) -> None:
         """Read the baseline files of the test files that are needed.
 

@@ -38,6 +38,7 @@ from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
     acceptable,
+    is_red,
     row,
     standing,
     standing_words,
@@ -199,7 +200,7 @@ def _totals(
     gone = " Remove the entries of tests that are gone: " if result.stale else ""
     if _exit_code(result) == OK:
         step = " Record what is new: " if REPORTED in map(standing, tests) else gone
-        words = f"{head}. Within the graph budget.{step}"
+        words = f"{head}. Within the graph budget{_excused(result)}.{step}"
         return TextLine(words, "verdict good", command=accept if step else "")
     if not result.failures:
         words = f"{head}. Not passed: {', '.join(result.gaps)}.{gone}"
@@ -208,6 +209,12 @@ def _totals(
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. {_why_red(result)}.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
+
+
+def _excused(result: CheckedUnion) -> str:
+    """Return what is beyond its budget in a result that passes: tests that are marked xfail."""
+    count = sum(is_red(judged.test) and not judged.fails for judged in result.judged)
+    return f", but for {plural(count, 'test')} marked xfail" if count else ""
 
 
 def _why_red(result: CheckedUnion) -> str:

@@ -169,7 +169,9 @@ def _best(ran: Mapping[str, Way], dims: Dims) -> str:
     static, way = ran.get(STATIC), ran.get(MARKED) or ran.get(DYNAMIC)
     if way is None and static is None:
         return f"{AUTOMATIC}: the other ways fail"
-    if way is None or (static is not None and static.graphs <= way.graphs and not static.limited):
+    if way is None:
+        return f"{STATIC}: dynamic sizes fail; pad or bucket where sizes are many"
+    if static is not None and static.graphs <= way.graphs and not static.limited:
         why = "dynamic sizes make no graph less; pad or bucket where sizes are many"
         return f"{STATIC}: {why if dims else 'no size varies'}"
     marked = _calls(dims) if way.name == MARKED else way.name

@@ -51,7 +51,7 @@ class GraphBudget:
 
 _BEFORE: Final = "step before"
 """Who set the limits of a step's runs, in words."""
-_NO_GRAPHS: Final = Cap(every=0, by="warm step")
+_NO_GRAPHS: Final = Cap(every=0, by="warmed-up loop")
 """What holds for graphs once the steps are warm."""
 
 

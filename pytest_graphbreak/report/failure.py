@@ -58,6 +58,9 @@ class Context(Struct, frozen=True):
     baseline_line: int | None = None
     accept: str | None = None
     not_accepted: str = ""
+    replaces: str = ""
+    """The entries that are removed when this test gets one, as ``its entry without parameters``.
+    An update does this, and a record does not."""
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = {}
@@ -243,7 +246,7 @@ def footer(judged: Judgement, findings: Sequence[Finding], context: Context) -> 
     case, verdict = judged.case, judged.verdict
     yield from _explain(findings, context.typed)
     if verdict.by_marker:
-        words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
+        words = "@pytest.mark.max_graphs: fix the code, or raise the cap"
         yield _label("marker", words)
     if verdict.acceptable:
         yield from _accept(verdict, context)
@@ -316,14 +319,18 @@ def _recorded_with(case: Case) -> str:
 
 
 def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
-    word = "record" if verdict.name == "new" else "accept"
-    flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
+    is_new = verdict.name == "new"
+    word = "record" if is_new else "accept"
+    is_added = is_new and not context.replaces
+    flags = ["--graph-budget-record" if is_added else "--graph-budget-update"]
     if verdict.needs_prune:
         flags.append("--graph-budget-prune")
     if context.not_accepted:
         yield _label(word, context.not_accepted)
     else:
-        yield _label(word, command=context.accept or context.typed.test(context.nodeid, *flags))
+        text = f"in place of {context.replaces}: " if context.replaces else ""
+        command = context.accept or context.typed.test(context.nodeid, *flags)
+        yield _label(word, text, command)
 
 
 def _label(word: str, text: str = "", command: str = "") -> TextLine:

@@ -207,7 +207,9 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
     yield from list_lines("pruned", pruned, MOST)
     partial = {test.nodeid.partition("::")[0] for test in outcome.tests} - {*outcome.complete_files}
     if outcome.settings.prune and not pruned and partial:
-        words = "nothing was pruned: only a whole file shows what is gone, without -k, -m or an id"
+        words = (
+            "no entry was removed: only a whole file shows what is gone, without -k, -m or an id"
+        )
         yield label_line("note", words)
 
 

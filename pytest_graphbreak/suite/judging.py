@@ -7,6 +7,7 @@ become a ``Case``; ``judging.judgement`` judges it, and ``report.failure`` adds 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -104,10 +105,20 @@ def _explain(
         not_accepted=_NO_REPORT if in_ci() and accept is None else "",
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
+        replaces=_replaced(gate, nodeid) if entry is None else "",
         fixtures=fixtures,
         source=CheckoutLines(settings.root, str(item.path), entry.path if entry else None),
     )
     return replace(judged, lines=failure(judged, context))
+
+
+def _replaced(gate: Gate, nodeid: str) -> str:
+    """Return which entries an entry for this test would remove, in words; empty if none."""
+    with suppress(BaselineError):  # then it is the error that is told
+        if gate.settings.gate and gate.baselines.would_lose(nodeid):
+            without = nodeid.endswith("]")
+            return "its entry without parameters" if without else "its entries with parameters"
+    return ""
 
 
 def _versions(record: Record) -> dict[str, str]:

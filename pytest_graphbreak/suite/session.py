@@ -216,8 +216,12 @@ class Session:
                     prune=outcome.stale if settings.prune else None,
                 )
                 outcome.faults += map(_not_recorded, outcome.changes.of_kind("kept"))
-                if settings.prune:
-                    outcome.stale = []
+                pruned = {change.nodeid for change in outcome.changes.of_kind("pruned")}
+                outcome.stale = [
+                    entry
+                    for entry in outcome.stale
+                    if not settings.prune and entry.nodeid not in pruned
+                ]
         except BaselineError as error:
             outcome.faults.append(str(error))
 

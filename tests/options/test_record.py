@@ -52,6 +52,20 @@ def test_what_is_repeated_for_a_run_drops_no_entry(recorded: Suite) -> None:
     assert recorded.baseline() == before
 
 
+def test_a_test_that_gained_parameters_takes_the_place_of_its_entry(recorded: Suite) -> None:
+    """A record refuses to remove the entry, so the command that is printed is an update."""
+    parametrized = "import pytest\n    @pytest.mark.parametrize('n', [1])\n    def test_model(n)"
+    recorded.write(CLEAN.replace("def test_model()", parametrized))
+    result = recorded.run("--graph-budget")
+    result.stdout.fnmatch_lines(
+        ["  record    in place of its entry without parameters: *--graph-budget-update *[[]1]'"]
+    )
+    result = recorded.run("--graph-budget-update")
+    result.stdout.fnmatch_lines(["recorded *::test_model[[]1] *", "pruned *::test_model"])
+    for line in ("stale*", "next*"):
+        result.stdout.no_fnmatch_line(line)
+
+
 @pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-record"])
 def test_a_link_out_of_the_repository_is_not_followed(suite: Suite, option: str) -> None:
     suite.write(CLEAN)

@@ -133,6 +133,7 @@ FAILED = Way("dynamic=False", Trial(Record(), error="E"))
         (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=1), "torch._dynamo.mark_dynamic("),
         (FAILED, way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1 graph, and dynamic=False f"),
         (FAILED, Way(MARKED, FAILED.trial), "automatic: the other ways fail"),
+        (way("dynamic=False", 3), Way(MARKED, FAILED.trial), "dynamic=False: dynamic sizes fail"),
     ],
 )
 def test_what_is_advised(static: Way, marked: Way, taken: str) -> None:

@@ -142,11 +142,11 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     assert next_lines(a_test("t.py::x", verdict="new", outcome="xfailed")) == []
 
 
-def test_a_prune_of_a_part_of_a_file_says_that_nothing_was_pruned() -> None:
+def test_a_prune_of_a_part_of_a_file_says_that_no_entry_was_removed() -> None:
     pruning = replace(CHECK, prune=True)
     test = a_test("t.py::a", verdict="ok")
     lines = shown(a_run(test, settings=pruning, changes=Changes()))
-    assert lines[0].startswith("note       nothing was pruned: only a whole file")
+    assert lines[0].startswith("note       no entry was removed: only a whole file")
     whole = a_run(test, settings=pruning, changes=Changes(), complete_files=["t.py"])
     assert shown(whole) == ["1 test on cpu: 1 ok"]
 

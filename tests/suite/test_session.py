@@ -104,7 +104,7 @@ def test_earlier_tests_tell_nothing_of_a_marker(suite: Suite) -> None:
         f"  test_first: {entry}\n  test_marked: {entry}\n"
     )
     out = suite.run("--graph-budget").stdout.str()
-    assert "marker    @pytest.mark.max_graphs on the test: fix the code, or raise the cap" in out
+    assert "marker    @pytest.mark.max_graphs: fix the code, or raise the cap" in out
 
 
 AUDIT = """
