@@ -104,10 +104,14 @@ def filter_of_tests(text: str | None, nodeids: Collection[str]) -> Callable[[str
 
 
 def run_of(args: argparse.Namespace) -> GitHubRun | None:
-    """Return the CI run of ``--of-run``, in this workflow's repository. Raises ``ReportError``."""
+    """Return the CI run of ``--of-run``: a number is of this workflow's repository.
+
+    An address names its own. Raises ``ReportError``.
+    """
     if args.of_run is None:
         return None
-    return github_run(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
+    here = os.environ.get("GITHUB_REPOSITORY") if args.of_run.isdecimal() else None
+    return github_run(args.of_run, here)
 
 
 def accept_line(made_by: GitHubRun | None, typed: Typed) -> str:

@@ -151,3 +151,6 @@ def test_check_on_github_prints_the_line(
     assert "--run" not in Path(page).read_text()
     workspace.run("report", "one.json", "--markdown", page, "--of-run", "98")
     assert f"\n```sh\n{line.replace('123456', '98')}\n```\n" in Path(page).read_text()
+    address = "https://github.com/me/net/actions/runs/98"
+    workspace.run("report", "one.json", "--markdown", page, "--of-run", address)
+    assert "accept --run 98 --repo me/net" in Path(page).read_text()
