@@ -1,25 +1,31 @@
-"""What a frame that Dynamo compiles belongs to: a model's module, a written function, torch itself.
+"""Says whose a frame is that Dynamo is about to compile: a model's, or torch's own.
 
-The sensors ask for each attempt, before Dynamo compiles it: ``torch_is_compiling`` says
-whether it counts, ``owner`` and ``written_forward`` what it is reported as. ``guards`` reads values
-by the functions for attributes of an instance, which are in the middle.
+``sensors`` asks when an attempt begins, ``captures`` for a function that is captured as a whole.
+The answers are fields of the ``Attempt``:
+
+``torch_is_compiling``  ``is_torchs``: the frame is torch's own work, and is not reported
+``owner``               ``owner``: the class of the model, ``Bert`` for a frame of any layer in it
+``written_forward``     ``written``: the function to show where a decorator's wrapper is compiled
 
 Modules are found by the frames of torch that call them, whose locals are the arguments of the call.
-The locals of a user's frame are not read: up to Python 3.12 that keeps their values alive.
-
-No code of the user runs for it: no truth, length or attribute of an object is asked for. Only local
-variables, instance dictionaries and builtin containers are looked into.
+The locals of a user's frame are not read: up to Python 3.12 that keeps their values alive. No code
+of the user runs for it (``objects``).
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo.objects import (
+    NOTHING,
+    dict_attribute,
+    instance_attribute,
+    is_module,
+)
 from pytest_graphbreak.model import stacks
 
 CONVERT_FRAME: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
@@ -47,9 +53,14 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
 
 
 def owner_of_graph(graph: Any) -> str:
-    """Return the class of the module that most operators come from; empty without one."""
+    """Return the class of the module that most operators come from; empty without one.
+
+    It is asked for where the frames show no module: a model is called by a plain function, which is
+    compiled.
+    """
     kinds: Counter[str] = Counter()
     for node in graph.graph.nodes:
+        # {"L__self__": ("L['self']", Bert), ...}, the outermost module first
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
             kinds[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
     return next(iter(kinds.most_common(1)), ("",))[0]
@@ -64,10 +75,6 @@ def _unwrap(value: Any) -> Any:
     return dict_attribute(value, "_modules").get("_orig_mod", value)
 
 
-def is_module(value: Any) -> bool:
-    return issubclass(type(value), sys.modules["torch"].nn.Module)
-
-
 def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | None:
     """Return the ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper of it.
 
@@ -79,52 +86,35 @@ def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | Non
         module = next(iter(values["args"]), None)
     if not is_module(module):
         return None
-    function: Any = getattr(type(module), "forward", None)
-    is_wrapper = False
-    while hasattr(function, "__wrapped__"):
-        is_wrapper = is_wrapper or getattr(function, "__code__", None) is code
-        function = function.__wrapped__
-    return getattr(function, "__code__", None) if is_wrapper else None
+    codes = [*_wrapped_codes(getattr(type(module), "forward", NOTHING))]
+    is_wrapper = any(wrapper is code for wrapper in codes[:-1])
+    return codes[-1] if is_wrapper else None
 
 
-NOTHING: Final = object()
-"""The value of what is not there."""
+def _wrapped_codes(function: Any) -> Iterator[CodeType | None]:
+    """Yield the code of a function and of those that it wraps (``functools.wraps``), if it has one.
 
-
-def instance_attribute(value: Any, attribute: str) -> Any:
-    """Return what the dictionary of an instance has by that name, or ``NOTHING``."""
-    return dict.get(_instance_dict(value), attribute, NOTHING)
-
-
-def _instance_dict(value: Any) -> dict[str, Any]:
-    """Return the dictionary of an instance; empty if it has none."""
-    try:
-        holder = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return holder if type(holder) is dict else {}
-
-
-def dict_attribute(value: Any, attribute: str) -> dict[str, Any]:
-    """Return a dict that an instance has by that name; empty for another mapping, which runs code.
-
-    A ScriptModule has an ``OrderedModuleDict`` of C++ there (torch/jit/_script.py of 2.13).
+    One that wraps itself ends it.
     """
-    holder = _instance_dict(value).get(attribute)
-    return holder if type(holder) is dict or type(holder) is OrderedDict else {}
+    seen: set[int] = set()
+    while function is not NOTHING and id(function) not in seen:
+        seen.add(id(function))
+        yield getattr(function, "__code__", None)
+        function = instance_attribute(function, "__wrapped__")
 
 
-# Code that Dynamo meets while torch itself is compiling: it belongs to nobody.
-#
-# Elsewhere Dynamo's hook is off while torch compiles. It is in while compiled autograd captures a
-# backward pass, and while code that left the compiler makes fake tensors. Then it comes to what
-# works out symbolic sizes (sympy), as far as no answer is cached, and to what is imported there.
+# Code that Dynamo meets while torch itself is compiling. Elsewhere Dynamo's hook is off then; it is
+# in while compiled autograd captures a backward pass, and while code that left the compiler makes
+# fake tensors. There it comes to what works out symbolic sizes (sympy), as far as no answer is
+# cached, and to what is imported for that.
 
 _CAPTURE: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]compiled_autograd\.py$")
 _RUNS_CAPTURED: Final = "runtime_wrapper"
 """The function of that file that runs what was captured; all others capture."""
 _SYMBOLIC_SIZES: Final = re.compile(
+    # ``torch/_subclasses/fake_tensor.py``, ``torch/utils/_sympy/functions.py``
     r"[/\\]torch[/\\](?:_subclasses|utils[/\\]_sympy)[/\\]"
+    # ``torch/fx/experimental/symbolic_shapes.py``
     r"|[/\\]torch[/\\]fx[/\\]experimental[/\\](?:recording|sym_node|symbolic_shapes)\.py$"
 )
 _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
@@ -132,13 +122,15 @@ _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 
 def torch_is_compiling(frame: FrameType | None) -> bool:
     """Return whether torch was compiling when Dynamo's hook, whose frame is given, was called."""
-    is_nearest = True  # only torch's innermost frame says whether sizes are worked out
+    is_innermost = True
     for outer in stacks.outwards(frame):
         file = outer.f_code.co_filename
         if _CAPTURE.search(file) and outer.f_code.co_name != _RUNS_CAPTURED:
             return True
-        if is_nearest and _TORCH.search(file) and not file.endswith(CONVERT_FRAME):
+        # Sizes are worked out if torch's innermost frame does: frames of torch further out may have
+        # called the user's code, which called that one.
+        if is_innermost and _TORCH.search(file) and not file.endswith(CONVERT_FRAME):
             if _SYMBOLIC_SIZES.search(file):
                 return True
-            is_nearest = False
+            is_innermost = False
     return False

@@ -3,7 +3,7 @@
 Dynamo says what a guard expected, not always what came: that is read from the locals of the frame
 that is compiled again, while its guards are looked at.
 
-No code of the user runs for it (see ``frames``): only exact builtin values and plain tensors are
+No code of the user runs for it (see ``objects``): only exact builtin values and plain tensors are
 shown.
 """
 
@@ -17,13 +17,14 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo.events import Attempt
-from pytest_graphbreak.layers.dynamo.frames import (
+from pytest_graphbreak.layers.dynamo.notes import Notes
+from pytest_graphbreak.layers.dynamo.objects import (
     NOTHING,
     dict_attribute,
     instance_attribute,
     is_module,
+    look_up,
 )
-from pytest_graphbreak.layers.dynamo.notes import Notes
 from pytest_graphbreak.layers.dynamo.private import plain_tensors
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooks import Hook, argument
@@ -70,6 +71,9 @@ class GuardSensor:
 _PREFIX: Final = re.compile(r"^(!?[\d/]+):\s*")
 """The id of the compile that a guard is of: ``0/0: ``."""
 
+_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
+"""A local variable, as Dynamo writes it: ``L['self']``."""
+
 _PROPERTIES: Final = "size|rank|stride|dtype|dispatch key set"
 """What may differ of a tensor, as guards name it."""
 _PLAIN: Final = (int, float, bool, str, type(None))
@@ -101,7 +105,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     for pattern, words_of in _FORMS:
         if match := pattern.search(text):
             source = _LOCAL.sub(r"\1", match[1].strip())
-            met = _look_up(source, values)
+            met = look_up(source, values)
             words = "" if met is NOTHING else words_of(met, match)
             return f"{source} {words} now" if words else ""
     return ""
@@ -165,40 +169,6 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[Any, re.Match[str]], str]],
     (re.compile(r"^___check_type_id\(([^,()]{1,200}),"), _words_of_type),
 )
 """The forms of guards that say what they looked at, and what says what that is now."""
-
-
-# The object that an expression of Dynamo's names: ``L['self'].layers[0].scale``.
-
-_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
-_START: Final = re.compile(r"^[A-Za-z_]\w*")
-_STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
-
-
-def _look_up(source: str, values: Mapping[str, Any]) -> Any:
-    """Return the object that an expression like ``self.layers[0].scale`` names, or ``NOTHING``."""
-    start = _START.match(source)
-    if start is None or start[0] not in values:
-        return NOTHING
-    value = values[start[0]]
-    at = start.end()
-    while at < len(source):
-        step = _STEP.match(source, at)
-        if step is None:
-            return NOTHING
-        value = _take_step(value, step)
-        at = step.end()
-    return value
-
-
-def _take_step(value: Any, step: re.Match[str]) -> Any:
-    attribute, index, key = step.groups()
-    if attribute is not None:
-        return instance_attribute(value, attribute)
-    if key is not None:
-        return dict.get(value, key, NOTHING) if type(value) is dict else NOTHING
-    if type(value) in (list, tuple) and int(index) < len(value):
-        return value[int(index)]
-    return NOTHING
 
 
 # Another instance of a module, whose guards fail for that alone.

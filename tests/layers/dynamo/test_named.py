@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak import observe  # noqa: E402
+from pytest_graphbreak.layers.dynamo.frames import written_forward  # noqa: E402
 from pytest_graphbreak.model.items import Frame  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
 
@@ -103,3 +104,13 @@ def test_where_a_disabled_function_is_defined(what: str, text: str) -> None:
     (item,) = seen(lambda: compiled(torch.ones(4), what)).breaks
     assert item.disabled.code == text
     assert item.where.function == "Net.forward"
+
+
+def test_a_forward_that_wraps_itself_is_no_endless_loop() -> None:
+    class Wrapped(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x
+
+    Wrapped.forward.__wrapped__ = Wrapped.forward  # type: ignore[attr-defined]
+    values = {"self": Wrapped()}
+    assert written_forward(Wrapped.forward.__code__, values) is None
