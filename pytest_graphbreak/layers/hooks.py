@@ -4,7 +4,7 @@
 one of a module that may not be imported yet. All are taken out again with the last open window.
 ``count_calls`` wraps one compiled graph, which no module has by a name.
 
-Code that Dynamo compiles may call what is put in, so it is marked (``layers.dynamo.private``). By
+Code that Dynamo compiles may call what is put in, so it is marked (``layers.dynamo.kept_out``). By
 ``never_compile`` Dynamo runs a function as it is, and may compile what that calls: the original. By
 ``keep_out`` it leaves alone what that calls, too: our own work.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
+from pytest_graphbreak.layers.dynamo.kept_out import keep_out, never_compile
 from pytest_graphbreak.layers.faults import Tell, arrived, guard, is_ours
 from pytest_graphbreak.layers.imports import ImportWatch, is_whole, loaded
 from pytest_graphbreak.layers.private_names import locate

@@ -22,7 +22,7 @@ from importlib.machinery import (
 from types import ModuleType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.dynamo.private import keep_out
+from pytest_graphbreak.layers.dynamo.kept_out import keep_out
 from pytest_graphbreak.layers.faults import guard
 
 

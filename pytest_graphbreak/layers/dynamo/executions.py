@@ -7,11 +7,16 @@ So each run is counted with the graph that ran, in all threads, and a frame with
 (Guards report only that some code was found: ``set_guard_complete_hook`` of torch 2.7 and later is
 called for frames without a graph, too, and has one place, which guard collectives take.)
 
-A function that was compiled ahead of time, or loaded, has globals of its own with such a name.
+``sensors`` makes a ``GraphRuns`` and attaches it, which finds what was compiled before:
 
-What was compiled before the sensors went in is found by the hooks with which Dynamo takes these
-names away again (``CleanupManager``); of functions compiled ahead of time, those are known that an
-earlier window saw.
+- by the hooks with which Dynamo takes these names away again (``CleanupManager``);
+- functions that were compiled ahead of time, or loaded, if an earlier window saw them. They have
+  globals of their own with such a name.
+
+From then on ``add`` is called for what Dynamo puts into globals, ``add_ahead_of_time`` by
+``captures``. A window looks at ``calls_so_far`` when it opens and when it is read; ``runs`` names
+the lines of the difference, ``calls_since``. A child process is told of each call as well
+(``notifier``), since it may be killed at any moment.
 
 Sources: ``OutputGraph.install_global_unsafe`` of torch/_dynamo/output_graph.py, ``CleanupManager``
 of torch/_dynamo/utils.py, torch/_dynamo/aot_compile.py. Compared with the calls of what the backend
@@ -32,7 +37,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
-from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
+from pytest_graphbreak.layers.dynamo.kept_out import keep_out, never_compile
 from pytest_graphbreak.layers.hooks import COUNTING, count_calls
 from pytest_graphbreak.layers.imports import directory
 from pytest_graphbreak.layers.notifier import NOTIFIER
@@ -47,25 +52,25 @@ Key = tuple[int, int, int]
 """The place of a call of a graph: the ``id`` of the code object (0 if no frame is the user's), its
 instruction, the thread."""
 Counted = dict[tuple[int, Key], int]
-"""The number of calls of each compiled function (by number) from each place."""
-
+"""The number of calls of each compiled function from each place: ``{(2, (94..., 48, 140...)): 5}``
+if function 2, by its position in the list of ``GraphRuns``, was called five times from there."""
 
 _AHEAD_OF_TIME: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 """The functions compiled ahead of time in this process, each with the name of its graph."""
 
 
 class _Compiled:
-    """A function that a backend returned, with its calls by place.
+    """A function that a backend returned, with its calls by place: a ``CountedFunction``.
 
     ``scope`` are the globals in which Dynamo put it under ``name``; ``codes`` has the code objects
-    of the places, which ``GraphRuns`` shares with all.
+    of the places, which ``GraphRuns`` shares with all. ``graph`` is None where it was compiled
+    before the sensors went in.
     """
 
     def __init__(
         self, scope: dict[str, Any], name: str, graph: Made | None, codes: Mapping[int, CodeType]
     ) -> None:
         self.graph = graph
-        """None where it was compiled before the sensors went in."""
         self._codes = codes
         self.calls: dict[Key, int] = {}
         self._scope = scope
@@ -102,12 +107,12 @@ class GraphRuns:
         self._codes: dict[int, CodeType] = {}
         """The code objects that were met on stacks, by ``id()``."""
         self._torch = ""
-        """The directory of torch, which is loaded when this is attached."""
+        """The directory of torch; it is known once this is attached."""
         self._is_torchs: dict[int, bool] = {}
         """Whether the code of this ``id()`` is torch's, which is passed over."""
 
     def attach(self) -> None:
-        """Count also the runs of what was compiled before."""
+        """Begin to count, also the runs of what was compiled before."""
         self._torch = directory("torch")
         never_compile(COUNTING)
         keep_out(self._count_call)

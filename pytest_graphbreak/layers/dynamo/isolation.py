@@ -17,6 +17,7 @@ version does not have are passed over: there is nothing to clear then.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,12 @@ from msgspec import Struct
 from pytest_graphbreak.layers.dynamo import private as names
 
 _DYNAMO = "torch._dynamo"
+
+
+def _module(name: str) -> Any:
+    """Return a module of Dynamo, or None if it is not loaded: then there is nothing in it."""
+    return sys.modules.get(f"{_DYNAMO}.{name}")
+
 
 PATIENCE = 5.0
 """Seconds that isolating a test waits for a thread of an earlier one to end its compilation."""
@@ -78,7 +85,7 @@ class Mark(Struct, frozen=True):
 
 def mark() -> Mark:
     """Return a mark that can be given to ``forget``."""
-    convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
+    convert_frame, pgo = _module("convert_frame"), _module("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},
         frozenset(getattr(pgo, "_CODE_STATE", None) or ()),
@@ -92,7 +99,7 @@ def forget(since: Mark) -> None:
     What was compiled before stays warm. Frames are numbered as if these had
     never been compiled.
     """
-    convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
+    convert_frame, pgo = _module("convert_frame"), _module("pgo")
     reset_code = names.value(names.RESET_CODE)
     for name in _TRACKERS:
         for code in _codes(name):
@@ -113,7 +120,7 @@ _TRACKERS = ("input_codes", "output_codes")
 
 
 def _codes(tracker: str) -> Iterator[Any]:
-    convert_frame = names.dynamo_module("convert_frame")
+    convert_frame = _module("convert_frame")
     for reference in list(getattr(getattr(convert_frame, tracker, None), "seen", ())):
         if (code := reference()) is not None:
             yield code
@@ -122,7 +129,7 @@ def _codes(tracker: str) -> Iterator[Any]:
 @contextmanager
 def _callbacks() -> Iterator[None]:
     """Keep the user's ``on_compile_start`` and ``on_compile_end`` registered."""
-    handler = getattr(names.dynamo_module("callback"), "callback_handler", None)
+    handler = getattr(_module("callback"), "callback_handler", None)
     lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
     saved = [(callbacks, list(callbacks)) for callbacks in lists if isinstance(callbacks, list)]
     try:
@@ -135,7 +142,7 @@ def _callbacks() -> Iterator[None]:
 @contextmanager
 def _compiled_autograd() -> Iterator[None]:
     """Keep the compiler of backward passes that somebody has entered."""
-    module = names.dynamo_module("compiled_autograd")
+    module = _module("compiled_autograd")
     if not getattr(module, "compiled_autograd_enabled", False):
         yield
         return
@@ -151,14 +158,14 @@ def _compiled_autograd() -> Iterator[None]:
 
 def _no_examples() -> None:
     """Clear the first inputs that ``eager_then_compile`` keeps of each file and line, for ever."""
-    examples = getattr(names.dynamo_module("eval_frame"), "_EXAMPLE_INPUTS", None)
+    examples = getattr(_module("eval_frame"), "_EXAMPLE_INPUTS", None)
     if examples:
         examples.clear()
 
 
 def _no_profile() -> None:
     """Make the profile empty where there is none, so that it is not read from disk."""
-    pgo = names.dynamo_module("pgo")
+    pgo = _module("pgo")
     state = getattr(pgo, "CodeState", None)
     if state is not None and getattr(pgo, "_CODE_STATE", ...) is None:
         pgo._CODE_STATE = defaultdict(state)

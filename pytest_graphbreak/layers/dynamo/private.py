@@ -1,13 +1,18 @@
 """The private names of torch without which something is not seen: Dynamo, inductor, CUDA graphs.
 
-torch promises none of them. Each row says in which versions the name has to be there and what
-cannot be seen without it; a name that is missing becomes an error of the observation, so that a
-gate never takes blindness for zero. What is only cleared, or read where it is there, stands where
-it is used (``isolation``, ``captures``). The names were read in the sources of torch 2.9 to 2.15
-(2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
+torch promises none of them. A name that is missing becomes an error of the observation, so that a
+gate never takes blindness for zero. The names were read in the sources of torch 2.9 to 2.15 (2.10,
+2.12 and 2.14 were only read, the others are also run by the tests). They are in these tables:
 
-After the names come the functions that look one up, and at the end the two by which Dynamo leaves
-our own hooks alone: ``never_compile`` and ``keep_out``.
+``NAMES``      have to be there once Dynamo is imported, from ``since`` to ``until``
+``LATE``       have to be there once their module is imported
+``LateName``   the same, but whoever follows it says what is lost, or does without
+``ISOLATION``  what is cleared between tests; a version without it has nothing to clear
+``SETTINGS``   what a test may change, and is put back
+
+What is only cleared, or read where it is there, stands where it is used (``isolation``,
+``captures``). After the tables come the functions that look a name up, and those that read torch's
+state by one.
 """
 
 from __future__ import annotations
@@ -16,9 +21,7 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import CodeType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -33,7 +36,8 @@ class Name(Struct, frozen=True):
     """A private name: ``module`` and the ``chain`` of attributes inside it.
 
     ``since`` and ``until`` are the first and the last minor version of torch
-    that has it and needs it. ``without`` says what is lost if it is missing.
+    that has it and needs it. ``without`` says what is lost if it is missing: "runs of graphs cannot
+    be counted".
     """
 
     module: str
@@ -91,13 +95,12 @@ ACTION = Name("torch._C._dynamo.eval_frame", "_FrameAction", _NOT_APART)
 CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
 NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
-"""The names above this line, and none below: if one is missing in a version that should have it,
-nothing is observed."""
+"""The names above this line, and none below. ``DynamoSensors`` looks each of them up."""
 
-# Functions that are followed from the moment on at which torch imports their modules.
+# Functions that are followed as soon as torch imports their modules (``LatePatch``).
 
 LateName = tuple[str, str]
-"""The module and the chain of attributes of a ``LatePatch``, which says itself what is lost."""
+"""The module and the chain of attributes of a ``LatePatch``."""
 
 BUCKETS = Name(
     "torch._dynamo.backends.distributed",
@@ -139,7 +142,7 @@ CUDAGRAPH_RECORD: LateName = (
     "CUDAGraphTreeManager.record_function",
 )
 
-# What ``isolation`` clears; a version that does not have it has nothing to clear.
+# What ``isolation`` clears.
 
 RESET_CODE = Name("torch._C._dynamo.eval_frame", "reset_code", "compiled code stays")
 SET_AUTOGRAD = Name(
@@ -163,9 +166,7 @@ SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE, GRAD_MODE)
 """The names for ``layers.settings``. Without them graphs count, but tests are not kept apart."""
 
 
-def torch_version() -> str:
-    """Return the version of the torch that is imported, ``2.9.1+cu128``."""
-    return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
+# Looking a name up.
 
 
 def minor(version: str) -> Version:
@@ -211,9 +212,31 @@ def value(name: Name) -> Any:
     return getattr(owner, last)
 
 
-def dynamo_module(module: str) -> Any:
-    """Return a module of Dynamo by its last name if it is loaded, or None."""
-    return sys.modules.get(f"torch._dynamo.{module}")
+def attribute(owner: Any, name: Name) -> Any:
+    """Return what a module has under the last part of a name. Raises ``MissingName``.
+
+    ``layers.settings`` asks each module of settings for the name that ``torch._dynamo.config`` has.
+    """
+    try:
+        return getattr(owner, name.chain)
+    except AttributeError:
+        raise MissingName(missing_name(name)) from None
+
+
+def missing_name(name: Name, why: str = "it is missing") -> str:
+    """Return the error for a private name that is missing, or is not what it was."""
+    return (
+        f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
+        "Install a newer pytest-graphbreak, or a torch from 2.9 to 2.15."
+    )
+
+
+# Reading torch's state.
+
+
+def torch_version() -> str:
+    """Return the version of the torch that is imported, ``2.9.1+cu128``."""
+    return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
 
 
 def compile_id() -> Any:
@@ -238,50 +261,3 @@ def plain_tensors() -> AbstractContextManager[Any]:
 
     context: AbstractContextManager[Any] = DisableTorchFunction()
     return context
-
-
-def attribute(owner: Any, name: Name) -> Any:
-    """Return the value of a private name of a loaded module. Raises ``MissingName``."""
-    try:
-        return getattr(owner, name.chain)
-    except AttributeError:
-        raise MissingName(missing_name(name)) from None
-
-
-def missing_name(name: Name, why: str = "it is missing") -> str:
-    """Return the error for a private name that is missing, or is not what it was."""
-    return (
-        f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
-        "Install a newer pytest-graphbreak, or a torch from 2.9 to 2.15."
-    )
-
-
-# Dynamo is kept from compiling what observes it.
-#
-# While a compiled function runs, Dynamo is asked about each Python frame that is entered in its
-# thread, also below code that has left the compiler. For each code object torch keeps whether it
-# may be compiled, and whether what it calls may be (``set_code_exec_strategy`` of
-# torch/csrc/dynamo/eval_frame_cpp.cpp, torch 2.9 to 2.15), and looks there by itself: nothing is
-# turned off around a call of ours that an exception could leave off.
-
-_MARKED: Final[dict[int, CodeType]] = {}
-"""The code that is marked, by its id, and kept alive so that no other code gets that id."""
-
-
-def never_compile(code: CodeType, within: bool = False) -> None:
-    """Have Dynamo run this code as it is from now on, and with ``within`` also what it calls.
-
-    Does nothing without torch. Raises ``MissingName``.
-    """
-    if id(code) not in _MARKED and STRATEGY.module in sys.modules:
-        strategy, action = value(STRATEGY_KIND), value(ACTION)
-        called = action.SKIP if within else action.DEFAULT
-        value(STRATEGY)(code, strategy(action.SKIP, called))
-        _MARKED[id(code)] = code
-
-
-def keep_out(function: Callable[..., Any]) -> None:
-    """Have Dynamo leave a function of ours alone, with all that it calls. Raises ``MissingName``"""
-    code = getattr(function, "__code__", None)
-    if code is not None:
-        never_compile(code, within=True)

@@ -1,10 +1,19 @@
 """The sensors that are put into Dynamo while a window is open, and note what Dynamo does.
 
-Sensors are global to the process: they go in with the first open window and
-come out with the last. A sensor wraps a function of Dynamo, notes what it needs
-while Dynamo compiles and calls the original; it reads no text, writes no log,
-changes no setting, and an error in it is noted, never raised. Everything else
-is worked out when a window is read (``window_reader``).
+A sensor wraps a function of Dynamo, notes what it needs while Dynamo compiles and calls the
+original. It reads no text, writes no log, changes no setting, and an error in it is noted, never
+raised. All sensors note events in one list (``Notes``); everything else is worked out when a window
+is read (``window_reader``). These modules have the hooks, and ``DynamoSensors`` puts them in:
+
+``sensors``     attempts to compile a frame, here; stances of the compiler
+``graphs``      graphs that the backend made
+``breaks``      graph breaks, functions left to eager, exports that are stopped
+``guards``      which guards failed before a frame is compiled again
+``captures``    functions that are captured as a whole, or loaded
+``executions``  runs of graphs
+
+Sensors are global to the process: ``observer`` makes them with the first open window, calls
+``attach`` as soon as Dynamo is imported, and ``detach`` with the last window.
 
 Functions are wrapped instead of reading logs: a log record exists only if somebody asked for it, is
 cut short for repeated breaks, and the user can see that it is made (levels, ``caplog``; since 9.1
@@ -16,14 +25,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
-import weakref
-from collections.abc import Sequence
 from functools import partial
 from types import CodeType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.captures import Captures
@@ -32,24 +37,19 @@ from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Ended,
     Fault,
-    Made,
     Missed,
     NotObserved,
     Stance,
     Started,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
-from pytest_graphbreak.layers.dynamo.frames import (
-    owner,
-    owner_of_graph,
-    torch_is_compiling,
-    written_forward,
-)
+from pytest_graphbreak.layers.dynamo.frames import owner, torch_is_compiling, written_forward
+from pytest_graphbreak.layers.dynamo.graphs import GraphSensors
 from pytest_graphbreak.layers.dynamo.guards import GuardSensor
+from pytest_graphbreak.layers.dynamo.kept_out import keep_out
 from pytest_graphbreak.layers.dynamo.messages import exception_text, has_own
 from pytest_graphbreak.layers.dynamo.notes import Failed, Notes, Running
-from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
-from pytest_graphbreak.layers.dynamo.private import Name, keep_out
+from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import (
     FRAMES,
@@ -73,15 +73,13 @@ _OF_RUNS: Final = (names.INSTALL, names.CLEANUP)
 
 
 class DynamoSensors:
-    """The sensors of this process, from the first open window to the last.
-
-    Without ``runs`` runs of graphs are not counted.
-    """
+    """The sensors of this process, from the first open window to the last."""
 
     def __init__(self, runs: bool = True) -> None:
         self.attached = False
         self.notes = Notes()
         self.executions = GraphRuns() if runs else None
+        """None where runs of graphs are not counted: nobody wants it, or this torch cannot."""
         self._patches: list[Patch] = []
         self._ledger = Ledger()
         self._turn = Turn()
@@ -89,11 +87,12 @@ class DynamoSensors:
         """What this torch has under each private name that was found."""
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
+        self._graphs = GraphSensors(self.notes, self._ledger, self._captures, self._resolved)
         self._guards = GuardSensor(self.notes)
         late_hooks = {
             **self._captures.hooks,
             names.EXPORT: self._breaks.on_export,
-            names.BUCKETS: self._on_bucket,
+            names.BUCKETS: self._graphs.on_bucket,
         }
         self._late = [
             *(
@@ -107,8 +106,6 @@ class DynamoSensors:
         """The positions of those parameters of Dynamo's ``_compile`` that are read."""
         self._blind: list[str] = []
         """What cannot be seen in this torch: an error of each window."""
-        self._makers: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
-        """The attempt that each ``OutputGraph`` is of, by the ``id()`` of that."""
 
     def attach(self) -> None:
         """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""
@@ -116,7 +113,7 @@ class DynamoSensors:
         hooks: dict[Name, Hook] = {
             names.COMPILE: self._on_compile,
             names.REASONS: self._guards.on_reasons,
-            names.BACKEND: self._on_backend,
+            names.BACKEND: self._graphs.on_backend,
             names.INSTALL: self._on_install_global,
             **self._breaks.hooks(),
         }
@@ -124,26 +121,28 @@ class DynamoSensors:
         if not can_hook:  # Dynamo's own counter is read all the same
             hooks, self.executions = {}, None
         for name in names.required_names(names.torch_version()):
-            if name in _OF_RUNS and self.executions is None:
-                continue
-            errors_before = len(self._blind)
-            with guard(partial(self._cannot_install, name)):
-                self._install(name, hooks.get(name))
-            if len(self._blind) > errors_before and name in _OF_RUNS:
-                self.executions = None  # a count of only some runs is no count
+            if name not in _OF_RUNS or self.executions is not None:
+                with guard(partial(self._cannot_install, name)):
+                    self._install(name, hooks.get(name))
+        if not self._resolved.keys() >= {*_OF_RUNS}:
+            self.executions = None  # a count of only some runs is no count
         self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
             with self.notes.guard("runs of graphs"):
                 self.executions.attach()
         if can_hook:
-            self._captures.runs = self.executions
-            # An export or a load may stand in a function that left the compiler, whose calls Dynamo
-            # compiles. ``Patch`` marks the hooks alone, so that the original may be compiled: these
-            # are what the hooks call.
-            for ours in (*self._captures.ours, self._breaks.note_stop, Notes.guard):
-                keep_out(ours)
-            for late in self._late:
-                late.attach()
+            self._attach_late()
+
+    def _attach_late(self) -> None:
+        """Put in what waits for a module of torch to be imported."""
+        self._captures.runs = self.executions
+        # An export or a load may stand in a function that left the compiler, whose calls Dynamo
+        # compiles. ``Patch`` marks the hooks alone, so that the original may be compiled: these
+        # are what the hooks call.
+        for ours in (*self._captures.ours, self._breaks.note_stop, Notes.guard):
+            keep_out(ours)
+        for late in self._late:
+            late.attach()
 
     def _cannot_install(self, name: Name, fault: Exception) -> None:
         is_said = isinstance(fault, MissingName)
@@ -154,22 +153,17 @@ class DynamoSensors:
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
         target = getattr(owner, attribute)
-        self._resolved[name] = target
         if name is names.COMPILE:
             self._parameters = _positions(target, ("code", "locals", "one_graph", "export"))
         if isinstance(target, type):  # what is followed of a class is that it is made
             owner, attribute = target, "__init__"
         if hook is not None:
             self._patches.append(Patch(owner, attribute, hook))
+        self._resolved[name] = target
 
     def blind(self) -> list[str]:
-        """Return the errors of every window, whenever it opened: what this torch does not show."""
+        """Return the errors that every window has, also one that opened later."""
         return list(self._blind)
-
-    @property
-    def counters(self) -> Any:
-        """Dynamo's own counters, or None while it is not watched. They are only read."""
-        return self._resolved.get(names.COUNTERS)
 
     def detach(self) -> None:
         """Take the sensors out."""
@@ -220,6 +214,7 @@ class DynamoSensors:
             listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note an attempt, first of all, and then what it is at: where that fails, it counts."""
         self.note_missed()
         attempt.is_torchs = torch_is_compiling(caller())
         if not attempt.is_torchs:
@@ -239,11 +234,13 @@ class DynamoSensors:
         self._guards.note_modules(attempt, values)
 
     def _end(self, running: Running, result: Any, fault: BaseException | None) -> None:
+        """Note what ``_compile`` returned, or the exception that it raised."""
         self.notes.thread.end(running)
         attempt = running.attempt
         if fault is not None:
             attempt.outcome = "failed"
-            # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
+            # What tracing or the backend raised has the id of its compilation from
+            # get_exc_message of torch/_dynamo/exc.py.
             has_begun = has_own(fault, "compile_id")
             attempt.fault = Fault(type(fault).__name__, exception_text(fault), traced=has_begun)
             self.notes.thread.failed = Failed(id(fault), attempt)
@@ -253,97 +250,19 @@ class DynamoSensors:
                 self._breaks.add_break(attempt, running.unlogged)
         if not attempt.is_torchs:
             self.notes.events.append(Ended(attempt))
-        # What ended it by an exception may have come between the backend and Dynamo's counter.
-        since = running.counted if fault is None else None
-        if since is not None and not self._ledger.has_counted(since, running.calls):
-            self.notes.events.append(
-                NotObserved(
-                    f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
-                    f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
-                )
-            )
+        if fault is None:  # else it may have come between the backend and Dynamo's counter
+            self._check_count(running)
         self.note_missed()
 
-    # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
-    # 2.13), only those of DDP take another way.
-
-    def _on_backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``call_user_compiler(output, gm, ...)``."""
-        __tracebackhide__ = True
-        shape, before = NO_SHAPE, None
-        with self.notes.guard("graphs"):
-            # It is read now, since a backend may change the graph that it is given.
-            gm = argument("gm", 1, args, kwargs)
-            shape = shape_of(gm)
-            if (running := self.notes.thread.current()) and not running.attempt.owner:
-                running.attempt.owner = or_else("", owner_of_graph, gm)
-            before = counters.cache_counts(self.counters)
-        began = time.perf_counter()
-        outer, self.notes.thread.buckets = self.notes.thread.buckets, []
-        try:
-            result = original(*args, **kwargs)
-        finally:
-            buckets, self.notes.thread.buckets = self.notes.thread.buckets, outer
-        with self.notes.guard("graphs"):
-            now = counters.cache_counts(self.counters)
-            cached = None if before is None else counters.cache_state(before, now)
-            took = time.perf_counter() - began
-            self._note_graph(args[0], buckets or [shape], cached, took)
-        return result
-
-    def _note_graph(
-        self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float
-    ) -> None:
-        """Note a graph that came back from the backend, by one call or, in buckets, by several."""
-        running = self.notes.thread.current()
-        attempt = self._maker(output) if running is None else running.attempt
-        if attempt is None:
-            # torch.export and ahead-of-time compilation trace without a frame.
-            attempt = self._captures.capture(getattr(output, "root_tx", None))
-        if attempt.is_torchs:
-            attempt.is_torchs = False
-            self.notes.events.append(Started(attempt))
-        first = attempt.graphs
-        # Dynamo does not count a graph of an attempt that ended with one: a specialization's.
-        if running is not None or first == 0:
-            count_before = self._ledger.count_seen()
-            self._makers[id(output)] = (weakref.ref(output), attempt)
-            if running is not None:
-                running.counted = running.counted or count_before
-                running.calls += 1
-        after_break = _ends_at_break(output)
-        for bucket, shape in enumerate(shapes):
-            event = Made(
-                attempt,
-                first + bucket,
-                *shape,
-                after_break=after_break and bucket == len(shapes) - 1,
-                bucket=bucket,
-                buckets=len(shapes),
-                cached=cached,
-                backend_seconds=took / len(shapes) if running is None else None,
+    def _check_count(self, running: Running) -> None:
+        """Note an error if Dynamo's own counter does not have the graphs of an attempt."""
+        if running.counted and not self._ledger.has_counted(running.counted, running.calls):
+            self.notes.events.append(
+                NotObserved(
+                    f"dynamo: the backend made graph {running.attempt.id}, which Dynamo's own "
+                    f"counter ({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
+                )
             )
-            self.notes.events.append(event)
-            self.notes.thread.latest_graph = event
-        attempt.graphs += len(shapes)
-
-    # DDP cuts one captured graph and calls the backend for each part.
-    #
-    # Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
-    # ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
-    # part to the user's backend by ``SubmodCompiler.compile_submod``
-    # (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
-    # Dynamo imports the module when it first compiles inside DDP.
-
-    def _on_bucket(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``compile_submod(self, input_mod, ...)``."""
-        __tracebackhide__ = True
-        shape = NO_SHAPE
-        with self.notes.guard("the buckets of DDP"):
-            shape = shape_of(argument("input_mod", 1, args, kwargs))
-        result = original(*args, **kwargs)
-        self.notes.thread.buckets.append(shape)
-        return result
 
     # Stances. One that was set while nobody watched is known, and its place is not.
 
@@ -371,21 +290,6 @@ class DynamoSensors:
     def ran(self) -> Counted:
         """Return all runs of graphs up to now."""
         return {} if self.executions is None else self.executions.calls_so_far()
-
-    def _maker(self, output: Any) -> Attempt | None:
-        """Return the attempt that made a graph which is compiled again while it runs.
-
-        That happens for a specialization (``mark_dynamic(specialize_on=...)``).
-        Dynamo does not count it; for the device it is one graph more.
-        """
-        maker = self._makers.get(id(output))
-        return maker[1] if maker is not None and maker[0]() is output else None
-
-
-def _ends_at_break(output: Any) -> bool:
-    """Return whether a graph break ended the graph of an ``OutputGraph``."""
-    reason = getattr(output, "compile_subgraph_reason", None)
-    return bool(getattr(reason, "graph_break", False))
 
 
 @functools.lru_cache(maxsize=4)

@@ -23,7 +23,7 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
+from pytest_graphbreak.layers.dynamo.kept_out import keep_out, never_compile
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import COUNTING
 from pytest_graphbreak.layers.imports import directory

@@ -29,9 +29,10 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
-from pytest_graphbreak.layers.dynamo import breaks, isolation, sensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo import breaks, graphs, isolation  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo.graphs import GraphSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.notes import Notes, ThreadState  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
@@ -532,11 +533,11 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (DynamoSensors, "_start"),
         (Notes, "look_up"),
-        (DynamoSensors, "_note_graph"),
+        (GraphSensors, "_note_graph"),
         (BreakSensors, "add_break"),
         (BreakSensors, "_mark"),
         (ThreadState, "current"),
-        (sensors, "shape_of"),
+        (graphs, "shape_of"),
     ],
 )
 def test_a_sensor_that_fails_is_an_error_and_never_the_users(
