@@ -225,7 +225,8 @@ def _update_override(
     base = entry.values or Values()
     after = merge(overlay(base, old), measured, layers)
     change = Overriding(
-        override=replace(old, versions=versions),
+        before=old,
+        versions=versions,
         base=base,
         base_versions=entry.versions,
         after=after,
@@ -233,8 +234,8 @@ def _update_override(
     )
     override = change.result
     overrides = {**entry.overrides, measured.profile: override}
-    # Asked of what the file will say: an override drops what is as the plain values.
-    written = structs.replace(change, override=override, after=overlay(base, override))
+    # What holds by the override as it will be written: it drops what is as the plain values.
+    written = structs.replace(change, after=overlay(base, override))
     if entry.values is not None and not written.is_needed:
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)

@@ -1,25 +1,38 @@
 """What is done with the value of a key of an entry: one function for each question.
 
-- ``overlay``: what holds for a profile, given the plain values and its override. Of it,
-  ``expectation`` makes what a test is judged by.
-- ``differs``: is what was measured on a layer not what is written? (``plan``)
-- ``merge``: what does an update make of the old value, where some layers are measured? (``plan``)
-- ``Overriding``: what does an override name, that is to make the plain values those of its profile,
-  and is it needed at all? (``plan``)
+The examples are about this entry of a file of ``xla-cpu``, where its plain values were measured::
 
-``model.budget.Values`` says for each key which rule it has; each question has a line per rule:
+    test_a:
+      graphs: {dynamo: 2, xla: 3}
+      recompiles: {dynamo: 1}
+      executions: {dynamo: 2, xla: 3}
+      breaks: [{where: "a.py::f", code: "print(x)"}]
+      overrides:
+        tt-n150: {graphs: {xla: 5}, breaks: []}
+
+- ``overlay``: what holds for a profile, given the plain values and its override? For tt-n150:
+  ``graphs: {dynamo: 2, xla: 5}``, ``recompiles: {dynamo: 1}``, ``executions: {dynamo: 2}``, and no
+  breaks. ``expectation`` makes of this what a test is judged by.
+- ``differs``: is what was measured on a layer not what is written? If tt-n150 now makes 3 graphs of
+  xla, it is.
+- ``merge``: what does an update make of the old value, where some layers are measured? For tt-n150
+  ``graphs: {dynamo: 2, xla: 3}``; what is the same keeps the place and the words that it has.
+- ``Overriding``: which override makes the plain values these merged ones, and is it needed at all?
+  ``graphs`` are the plain ones again, so ``{breaks: []}`` is left; with the plain break, nothing.
+
+``plan`` asks them in this order. Each question has a line for each rule, and the rules are those of
+docs/reference/baseline-file.md; ``model.budget.Values`` says which key has which:
 
 - ``counts``: by layer, each layer by itself; a missing count is zero.
 - ``graphs``: the same, but an override that names the graphs of a layer says all that is known of
-  that layer: its runs, operations and causes are then those of the override, too (``_overlay``).
-- ``runs``: counts of what ran; they belong to the graphs of their layer.
+  that layer: its runs, operations and causes are then those of the override, too.
+- ``runs``: counts of what ran; they belong to the graphs of their layer. In the example the runs of
+  xla on tt-n150 are therefore unknown.
 - ``ops``: captured operations; a missing count is unknown, and each was counted by one compiler.
 - ``causes`` of graphs: an override replaces those of the layers that it names.
 - ``entries``, ``lines`` and ``places``: an override replaces the value as a whole, if it has the
-  key, even by an empty value. ``entries`` are functions that Dynamo compiled, ``lines`` those of
-  devices, which are compared with nothing.
-
-The rules are those of docs/reference/baseline-file.md. Data in, data out.
+  key, even by an empty value. ``entries`` are functions that Dynamo compiled; ``lines`` are those
+  that ran device graphs, and are compared with nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +64,10 @@ WHOLE: Final = frozenset(
 
 
 def is_measured_on(key: str, layers: Layers) -> bool:
-    """Return whether a key of ``WHOLE`` is measured on one of the layers."""
+    """Return whether a key of ``WHOLE`` is measured on one of the layers.
+
+    ``entries`` on dynamo, ``lines`` on any other layer, places on the layers that code can leave.
+    """
     match RULES[key]:
         case "entries":
             return PLACES_LAYER in layers
@@ -129,9 +145,7 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
         case "causes":
             if not same_minor(expected.causes_with(layer), made_by(layer, measured.versions)):
                 return False
-            before, after = (
-                values.causes_of(layer) for values in (expected.values, measured.values)
-            )
+            before, after = (x.values.causes_of(layer) for x in (expected, measured))
             return before is not None and after is not None and not _same_causes(before, after)
         case "entries":
             # Names that were not recorded are unknown as well.
@@ -144,12 +158,11 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
 
 def _same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
     """Return whether graphs have the same causes; another calling line is no difference."""
-    counts: list[Counter[tuple[str, ...]]] = []
-    for causes in (before, after):
-        counts.append(Counter())
+    counts = Counter[tuple[str, ...]]()
+    for sign, causes in ((1, before), (-1, after)):
         for cause in causes:
-            counts[-1][cause.key[:-1]] += cause.count  # without ``called``
-    return counts[0] == counts[1]
+            counts[cause.key[:-1]] += sign * cause.count  # without ``called``
+    return not any(counts.values())
 
 
 def _same_places(
@@ -262,12 +275,13 @@ def _in_old_order(
 class Overriding(Struct, frozen=True):
     """An override that is to make the plain values ``after``, on ``layers`` only.
 
-    ``override`` is the one before, with the versions that measure now; ``base_versions`` measured
-    the plain values. ``plan`` asks for the ``result``, and then, with that in place of the one
-    before, whether it ``is_needed``.
+    ``base`` are the plain values, measured by the compilers ``base_versions``; ``before`` is the
+    override until now, and ``versions`` are the compilers that measure now. ``plan`` asks for the
+    ``result``, and then, of the values that this leads to, whether it ``is_needed``.
     """
 
-    override: Override
+    before: Override
+    versions: Versions
     base: Values
     base_versions: Versions
     after: Values
@@ -275,7 +289,7 @@ class Overriding(Struct, frozen=True):
 
     def unwritten_counts(self, key: str) -> dict[str, int]:
         """Return the counts of a key that stay, since their layers are not written."""
-        counts = getattr(self.override.values, key)
+        counts = getattr(self.before.values, key)
         return {layer: count for layer, count in counts.items() if layer not in self.layers}
 
     def different(self, key: str) -> dict[str, int]:
@@ -302,14 +316,14 @@ class Overriding(Struct, frozen=True):
     def names(self, key: str) -> bool:
         """Return whether the override has this key of ``WHOLE``."""
         if not is_measured_on(key, self.layers):
-            return key in self.override.named
+            return key in self.before.named
         return not self.is_plain(key)
 
     @property
     def result(self) -> Override:
         """The override that is to be written."""
         values = Values(**{key: self._value(key) for key in RULES})
-        return Override(values, self.override.versions, frozenset(filter(self.names, WHOLE)))
+        return Override(values, self.versions, frozenset(filter(self.names, WHOLE)))
 
     def _value(self, key: str) -> Any:
         base, after = getattr(self.base, key), getattr(self.after, key)
@@ -323,7 +337,7 @@ class Overriding(Struct, frozen=True):
             case "ops":
                 return self._ops(key)
             case "causes":
-                causes: list[Cause] = _without(self.override.values.causes, self.layers)
+                causes: list[Cause] = _without(self.before.values.causes, self.layers)
                 for layer in self.layers:
                     was, now_there = _of(layer, base), _of(layer, after)
                     if layer in self.graphs or not _same_causes(was, now_there):
@@ -353,7 +367,7 @@ class Overriding(Struct, frozen=True):
         base, after = getattr(self.base, key), getattr(self.after, key)
         counts, graphs = self.unwritten_counts(key), self.graphs
         for layer in {*self.layers} & {*after}:
-            now = made_by(layer, self.override.versions)
+            now = made_by(layer, self.versions)
             is_comparable = now is None or same_minor(now, made_by(layer, self.base_versions))
             if layer in graphs or not is_comparable or after[layer] != base.get(layer):
                 counts[layer] = after[layer]
@@ -381,5 +395,5 @@ class Overriding(Struct, frozen=True):
             case "entries":
                 return {*after} == {*base}
             case "places":
-                return _same_places(base, after, self.base_versions, self.override.versions)
+                return _same_places(base, after, self.base_versions, self.versions)
         return bool(after == base)

@@ -36,7 +36,6 @@ from pytest_graphbreak.logs.writing import send_log_to
 from pytest_graphbreak.measuring import watched
 from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.measuring.script import UserProgram, settle_streams
-from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import SessionReport, TestReport
@@ -263,8 +262,10 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
     judgement = {} if judged is None else judged.to_dict()
-    data = {"record": record.to_dict(), **judgement}
-    return json.entry(name, outcome, data, failed_by=failed_by, attempts=1)
+    return TestReport.from_dict(
+        {"nodeid": name, "outcome": outcome, "failed_by": failed_by, "record": record.to_dict()}
+        | judgement
+    )
 
 
 def _write(

@@ -1,25 +1,31 @@
 """The report as JSON: where reading and writing differ from the types, and the file.
 
-The keys of a record are merged into those of its test, the notes are joined into one text, captured
-operations are written out, and an unknown place is ``{}``.
+The types of ``model.report`` and ``model.record`` describe most of it. A test differs, since people
+and other programs read it:
 
+| type                                  | in JSON                                              |
+| ------------------------------------- | ---------------------------------------------------- |
+| ``test.record.graphs``                | ``"graphs"``: the record's keys are among the test's |
+| ``record.notes == ("a", "b")``        | ``"note": "a; b"``, or null                          |
+| ``record.ops``, a property            | ``"ops"``; not read, as ``graph_list`` says the same |
+| a place that is unknown (``NOWHERE``) | ``"where": {}``                                      |
+
+- ``form`` is the type of the JSON as it is: the schema (``baseline.schemas``) is made from it.
 - ``report_of`` reads a report, ``entry_of`` one item of its ``tests``: JSON -> types.
 - ``report_json`` and ``entry_json`` are their inverse, ``document`` puts such items together, and
   ``write`` writes the file.
-- ``entry`` makes an item of a test that has just ended.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct, structs
-from msgspec.structs import replace
 
 from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
@@ -43,16 +49,10 @@ _OPS: Final = Annotated[
 ]
 _NOTE: Final = Annotated[Text | None, says("What else is to be said of the record.")]
 _MEASURED: Final = "What measured; null for what is not there or not known."
-_ADDED: Final[Mapping[str, tuple[str, Any, Any]]] = {
-    "frames": ("ops", _OPS, {}),
-    "settings": ("note", _NOTE, None),
-}
-"""These keys, each by the field of a record that it stands before."""
 
-# The keys that are fields: of a test all but its record, and of the record all but the notes, which
-# are the text of ``note``.
-_TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name != "record")
-_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name != "notes")
+# The keys that are fields with the same name and value.
+_OF_TEST: Final = tuple(name for name in TestReport.__struct_fields__ if name != "record")
+_OF_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name != "notes")
 
 
 class _Version(Struct, frozen=True):
@@ -73,14 +73,20 @@ def _test_form() -> Any:
 def _test_keys() -> Iterator[tuple[str, Any, Any]]:
     """Yield the keys of a test; those of its record stand where ``record`` does."""
     for field in structs.fields(TestReport):
-        if field.name in _TEST:
+        if field.name == "record":
+            yield from _record_keys()
+        else:
             yield _json_key(field)
-            continue
-        for part in structs.fields(Record):
-            if part.name in _ADDED:
-                yield _ADDED[part.name]
-            if part.name in _RECORD:
-                yield _json_key(part)
+
+
+def _record_keys() -> Iterator[tuple[str, Any, Any]]:
+    for field in structs.fields(Record):
+        if field.name == "frames":  # the counts come first
+            yield "ops", _OPS, {}
+        if field.name == "notes":
+            yield "note", _NOTE, None
+        else:
+            yield _json_key(field)
 
 
 def _json_key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
@@ -155,8 +161,8 @@ def entry_of(data: object) -> TestReport:
 def _test(item: Any) -> TestReport:
     """Return a test, given as ``_test_form``."""
     notes = () if item.note is None else tuple(item.note.split(NOTE_SEPARATOR))
-    record = Record(**{name: getattr(item, name) for name in _RECORD}, notes=notes)
-    return TestReport(**{name: getattr(item, name) for name in _TEST}, record=record)
+    record = Record(**{name: getattr(item, name) for name in _OF_RECORD}, notes=notes)
+    return TestReport(**{name: getattr(item, name) for name in _OF_TEST}, record=record)
 
 
 def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
@@ -194,11 +200,11 @@ def entry_json(test: TestReport) -> Plain:
 
 
 _DEFAULT: Final = Difference("graph")
-"""A change with only defaults, which are not written."""
+"""A change with only defaults."""
 
 
 def _change_json(change: Plain) -> None:
-    """Remove the unknown values of a change."""
+    """Remove what a change does not say: an unknown place, and values that are the default."""
     change["where"] = change["where"] if any(change["where"].values()) else {}
     for name in ("cause", "reason", "id", "was", "unsure", "by"):
         if change[name] == getattr(_DEFAULT, name):
@@ -215,7 +221,7 @@ _LEFT_OUT: Final[Plain] = {
     "caller": {},
     "through": "",
 }
-"""The keys of an item that are left out with this value."""
+"""The keys of an item that are left out with this value, as most items have no other."""
 _PLACES: Final = frozenset(
     field.name
     for form_of_item in (Break, Eager, Recompile, Graph, LineRuns)
@@ -265,28 +271,6 @@ def _baseline_json(entry: Plain) -> Plain:
 def _with_first(item: Plain, *keys: str) -> Plain:
     """Return the same mapping with these keys first, in this order."""
     return {key: item[key] for key in keys if key in item} | item
-
-
-def entry(
-    nodeid: str, outcome: str, data: Mapping[str, Any], *, failed_by: str | None, attempts: int
-) -> TestReport:
-    """Return one item of ``tests``.
-
-    ``data`` is what the test's report carried to this process (``suite.entry``), or empty.
-    """
-    facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
-    test = TestReport.from_dict({**data, **facts, "nodeid": "-", "setup": _setup(data)})
-    return replace(test, nodeid=nodeid)  # a node id of this run may be longer than readers accept
-
-
-def _setup(data: Mapping[str, Any]) -> Plain:
-    """Return counts of what was compiled around the test, by phase and of its own fixtures."""
-    phases = {name: data[name]["graphs"] for name in ("setup", "teardown") if name in data}
-    graphs: dict[str, int] = {}
-    for counts in phases.values():
-        for layer, count in counts.items():
-            graphs[layer] = graphs.get(layer, 0) + count
-    return {"graphs": graphs, "phases": phases, "own": data.get("fixtures") or {}}
 
 
 def write(path: Path, data: Plain) -> None:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.model.report import StepCounts
+    from pytest_graphbreak.model.report import StepCounts, TestReport
 
 ENTRY: Final[pytest.StashKey[Plain]] = pytest.StashKey()
 """The dict of an item; an item that is not measured has none."""
@@ -102,6 +103,22 @@ class Tally(Struct):
     failed_by: str | None = None
     data: dict[str, Any] = {}
 
+    def result(self, nodeid: str) -> TestReport:
+        """Return the test as it is in the report of the run."""
+        from pytest_graphbreak.model.report import TestReport
+
+        test = TestReport.from_dict(
+            {
+                **self.data,
+                "nodeid": "-",
+                "outcome": self.outcome or "crashed",
+                "failed_by": self.failed_by,
+                "attempts": self.attempts,
+                "setup": _around(self.data),
+            }
+        )
+        return replace(test, nodeid=nodeid)  # it may be longer than readers of reports accept
+
     @property
     def has_crashed(self) -> bool:
         return self.outcome in (None, "crashed")
@@ -131,6 +148,15 @@ class Tally(Struct):
             self.outcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
             if self.data.get("failed_by"):  # a subtest failed; pytest says so only when it prints
                 self.outcome, self.failed_by = "failed", "test"
+
+
+def _around(entry: Plain) -> Plain:
+    """Return what was compiled around the test (``model.report.Around``), from its entry."""
+    phases = {name: entry[name]["graphs"] for name in ("setup", "teardown") if name in entry}
+    graphs = Counter[str]()
+    for counted in phases.values():
+        graphs.update(counted)
+    return {"graphs": dict(graphs), "phases": phases, "own": entry.get("fixtures") or {}}
 
 
 def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:

@@ -26,9 +26,8 @@ from pytest_graphbreak.config.settings import Settings, clear_report
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.measured import measurement
 from pytest_graphbreak.judging.verdict import verdict_of
-from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.json import report_json
+from pytest_graphbreak.model.json import report_json, write
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.root_causes import keys_of_causes
@@ -115,7 +114,7 @@ class Session:
 
         They do not tell of its own marker, where that is exceeded beside its baseline.
         """
-        test = json_report.entry(nodeid, "failed", entry, failed_by="gate", attempts=1)
+        test = Tally(1, "failed", "gate", entry).result(nodeid)
         verdict = verdict_of(test)
         if verdict.by_marker and verdict.acceptable:
             return
@@ -153,16 +152,7 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         outcome = self.outcome
-        outcome.tests = [
-            json_report.entry(
-                nodeid,
-                tally.outcome or "crashed",
-                tally.data,
-                failed_by=tally.failed_by,
-                attempts=tally.attempts,
-            )
-            for nodeid, tally in self.tallies.items()
-        ]
+        outcome.tests = [tally.result(nodeid) for nodeid, tally in self.tallies.items()]
         files = (file for test in outcome.tests for file in files_of(test.record))
         packages = owners(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
@@ -291,7 +281,7 @@ class Session:
         assert self.settings.report is not None
         try:
             refuse_foreign(self.settings.report, REPORT)  # a test may have written it
-            json_report.write(self.settings.report, report_json(report))
+            write(self.settings.report, report_json(report))
             self.written = self.settings.report
         except (OSError, UserError) as error:
             self.outcome.faults.append(
