@@ -1,17 +1,30 @@
 """Changes entries in the text of a baseline file; every other byte stays as it is.
 
-An entry is replaced as a whole, removed or added; entries are the tests of a file, and the cases
-of a test. An entry begins with the line of its key and ends with its last line, or with the
-comment lines directly below that are indented deeper than its key. When an entry is removed, so
-are the comment lines directly above it that are not indented deeper, and the blank lines on one
-side. A new entry follows the last one, after a blank line if there is one before that one.
+An entry is a test of a file, or a case of a test. It is replaced as a whole, removed or added, and
+these are the lines of ``test_b`` (offsets as in ``Region``)::
+
+    tests:
+      test_a:
+        graphs: {dynamo: 1}
+                                 floor: the end of the entry above
+      # why test_b breaks        above: a comment directly above, not indented deeper than the key
+      test_b:                    start
+        graphs: {dynamo: 2}
+        # further words          a comment directly below belongs to it if it is indented deeper
+      test_c:                    end
+
+An entry that is replaced keeps the comment above it; one that is removed loses it, and the blank
+lines on one side. A new entry follows the last one, after a blank line if there is one before that.
+
+``update`` makes an ``Editor`` for each file, asks for all edits, and takes the ``result``. Where
+nodes begin and end is known from ``tree``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_graphbreak.baseline.render import INDENT, inline, is_inline, item_lines, lines
 from pytest_graphbreak.baseline.tree import Mapping, end_of, start_of
@@ -20,12 +33,20 @@ Lines = list[str]
 """Lines without line ends, indented, as ``render`` makes them."""
 
 
+class Region(NamedTuple):
+    """Where an entry is in the text before any edit, as offsets of lines in ascending order."""
+
+    floor: int
+    above: int
+    start: int
+    end: int
+
+
 class Editor:
     """Collects edits of one text, then applies them all.
 
     ``text`` has no byte order mark and is the text that the nodes were parsed from: all positions
-    are offsets into it. An edit is a start, an end and the new text between them. ``floor`` is the
-    end of the entry above, which an edit of the next one never reaches.
+    are offsets into it. An edit is a start, an end and the new text between them.
     """
 
     def __init__(self, text: str) -> None:
@@ -61,35 +82,22 @@ class Editor:
         for at, name in enumerate(names):
             if name not in changed:
                 continue
-            start, end = regions[name]
-            new = changed[name]
-            if new is None:
-                floor = regions[names[at - 1]][1] if at else 0
-                start = self._above(start, node.column, floor)
-                # A name that is not in ``changed`` stays: no None.
-                is_last = all(changed.get(later, "") is None for later in names[at:])
-                start, end = self._range_with_blanks(start, end, floor, is_last)
-            self.replace(start, end, new or [])
+            if (new := changed[name]) is not None:
+                self.replace(regions[name].start, regions[name].end, new)
+            else:
+                is_last = all(later in changed and changed[later] is None for later in names[at:])
+                self.replace(*self._removed(regions[name], is_last), [])
         last = regions[names[-1]]
-        above = regions[names[-2]][1] if len(names) > 1 else last[0]
-        between = self.text[above : self._above(last[0], node.column, above)]
-        spaced = bool(between) and not between.strip()
-        for name in sorted(changed.keys() - regions.keys()) if by_name else changed:
+        is_spaced = last.floor < last.above and not self.text[last.floor : last.above].strip()
+        for name in sorted(changed) if by_name else changed:
             new = changed[name]
-            later = next((after for after in names if by_name and after > name), None)
             if name in regions or new is None:
                 continue
+            later = next((after for after in names if by_name and after > name), None)
             if later is not None:
-                self.insert(self._insert_position(regions, names, later, node.column), new)
+                self.insert(regions[later].above, new)
             else:
-                self.insert(last[1], ["", *new] if spaced else new)
-
-    def _insert_position(
-        self, regions: Map[str, tuple[int, int]], names: Sequence[str], name: str, column: int
-    ) -> int:
-        """Return the start of an entry, with the comment lines above that belong to it."""
-        at = names.index(name)
-        return self._above(regions[name][0], column, regions[names[at - 1]][1] if at else 0)
+                self.insert(last.end, ["", *new] if is_spaced else new)
 
     def set_mapping(
         self, root: Mapping, name: str, value: Map[str, Any], order: Sequence[str]
@@ -97,13 +105,13 @@ class Editor:
         """Set the value of a key of a mapping in block style; ``order`` has all keys."""
         if name not in root.items:
             before = [key for key in order[: order.index(name)] if key in root.items]
-            at = self.regions(root)[before[-1]][1]
-            self.insert(at, item_lines(name, value, root.column))
+            self.insert(self.regions(root)[before[-1]].end, item_lines(name, value, root.column))
             return
         key, node = root.items[name]
         assert isinstance(node, Mapping)
         if not node.flow:
-            self.replace(*self.regions(root)[name], item_lines(name, value, root.column))
+            region = self.regions(root)[name]
+            self.replace(region.start, region.end, item_lines(name, value, root.column))
         elif is_inline(value):
             self.edits.append((node.start, node.end, inline(value)))
         else:
@@ -122,17 +130,17 @@ class Editor:
             self.text[self._line_start(at) : at].strip() in ("", "?") for at in starts
         )
 
-    def regions(self, node: Mapping) -> dict[str, tuple[int, int]]:
-        """Return the range of lines of each entry of a mapping in block style: start and end.
-
-        They are offsets into the text before any edit, in the order of the file.
-        """
+    def regions(self, node: Mapping) -> dict[str, Region]:
+        """Return the region of each entry of a mapping in block style, in the order of the file."""
         regions = {}
+        floor = 0
         for name, (key, value) in node.items.items():
+            start = self._line_start(start_of(key))
             end = self._line_end(self._leaf_end(end_of(value)))
             while self._comment_column(end) > node.column:
                 end = self._line_end(end)
-            regions[name] = (self._line_start(start_of(key)), end)
+            regions[name] = Region(floor, self._above(start, node.column, floor), start, end)
+            floor = end
         return regions
 
     def replace(self, start: int, end: int, new: Lines) -> None:
@@ -147,18 +155,20 @@ class Editor:
             start = self._line_start(start - 1)
         return start
 
-    def _range_with_blanks(
-        self, start: int, end: int, floor: int, is_last: bool
-    ) -> tuple[int, int]:
-        """Return the range of a removed entry, including the blank lines on one side of it."""
+    def _removed(self, region: Region, is_last: bool) -> tuple[int, int]:
+        """Return the range of a removed entry: between blank lines it takes those below it.
+
+        The last entry takes those above it, if none are below.
+        """
+        floor, start, _, end = region
         above, below = start, end
         while above > floor and self._is_blank(above - 1):
             above = self._line_start(above - 1)
         while below < len(self.text) and self._is_blank(below):
             below = self._line_end(below)
-        if above == start or (below == end and not is_last):
-            return start, end
-        return (start, below) if below > end else (above, end)
+        if above < start and below > end:
+            return start, below
+        return (above, end) if is_last else (start, end)
 
     def _is_blank(self, position: int) -> bool:
         return not self.text[self._line_start(position) : self._line_end(position)].strip()
