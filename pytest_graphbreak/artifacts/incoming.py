@@ -39,7 +39,8 @@ def load_all(
 ) -> list[RunReport]:
     """Return all reports, in order, including all those in directories and zip archives.
 
-    ``shown`` replaces a path in names. A JSON file of another program in a directory or an archive
+    ``shown`` replaces a path in names, as ``run 123`` that of artifacts which were downloaded into
+    a temporary directory. A JSON file of another program in a directory or an archive
     is skipped, and ``note`` is called with a line about it. Raises ``ReportError`` that names every
     report that cannot be used.
     """

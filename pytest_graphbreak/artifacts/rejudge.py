@@ -3,6 +3,14 @@
 The result is a test as in the report, with the verdict, the budget and the text of this judgement
 in place of those of the run. ``graphbreak check`` makes one ``Judge`` and asks it for each test;
 ``graphbreak compare`` takes only ``budget_of`` from here.
+
+A run's test comes as a ``SeenTest`` of a ``Union``: of all reports together, each test is taken
+from the one that saw most of it (``artifacts.union``). It becomes a ``Case``, which is judged as in
+the run itself (``judging.judgement``). What it is compared with is the ``source``:
+
+- another run, if that measured it to its end: ``budget_of`` makes its counts a budget,
+- else its entry in the baselines of the checkout,
+- else nothing: the test is new.
 """
 
 from __future__ import annotations
@@ -71,7 +79,7 @@ class Judge:
         """
         if seen.test.block:
             return _judge_block(seen)
-        if seen.level < BLIND:  # it was not measured to its end
+        if seen.level < BLIND:  # skipped, crashed or failed by itself: not measured to its end
             return None
         entry = self.baselines.entry(seen.nodeid)
         others = self.against.seen if self.against is not None else {}

@@ -5,7 +5,9 @@ each key of an entry, and what a profile is judged by. ``tree`` and ``read`` tur
 ``render`` turns it back and ``editor`` puts it in place. ``plan`` computes what an entry becomes,
 ``files`` reads and replaces single files, ``store`` maps node ids to files and looks up the entries
 of a directory, ``update`` brings them to what was measured, and ``changes`` describes the result.
-``schemas`` derives the schemas of this file and of the report.
+``schemas`` derives the JSON Schemas of baseline files and of the report.
+
+Other rooms import the names below; what only one of them needs, they take from its module.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange

@@ -1,8 +1,9 @@
 """Reads and writes baseline files as a whole.
 
-What is read is bounded, since the files may come from a pull request. There is one writer at a
-time, and it replaces each file in one step; a hidden file that a killed writer left is removed by
-the next one (``clear``).
+What is read is bounded, since the files may come from a pull request (``load_text``). There is one
+writer at a time, which holds a lock (``hold_lock``) and replaces each file in one step
+(``replace``). ``update`` is that writer, and its steps are: lock, read, ``clear``, ``replace`` or
+``remove``, ``sync``, unlock. ``clear`` removes the hidden files of writers that were killed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ LONGEST_LINE = 100_000
 _CUT_OFF = re.compile(rb"[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'].*)?)?\Z")
 """A last line without line end that is a key with an unquoted value, or the start of one.
 
-``count: 1`` may have been ``count: 12``. Notes are texts of people, as good without their end; what
-has brackets or quotes is no YAML if it is cut off.
+      count: 1           matches, since it may have been ``count: 12``
+    -                    matches, as does ``    graphs:``: the value is missing
+    note: seen on CI     does not: a text of people is as good without its end
+    graphs: {dynamo: 1   does not: it is no YAML, and the parser says so
 """
 HIDDEN = ".graphbreak"
 """A directory in a baselines directory; it contains the lock."""

@@ -1,9 +1,17 @@
 """The contents of a baseline file as types, for reading, checking, writing and the schema.
 
-The keys of an entry, in the order in which they are written, are the fields of
-``model.budget.Values``, which says what each of them is. What follows from the others is not
-written (``shorten``): a graph runs once unless ``executions`` say otherwise. This holds only
-for a layer that has ``ops``.
+``File`` has the keys of a file, and so on down: ``Test`` is an ``Entry`` or ``Cases`` of entries,
+an entry has ``Override`` of other profiles, and both have places (``PlaceKeys``) and causes
+(``CauseKeys``). ``read`` makes its readers of these types, ``schemas`` the JSON Schema. The keys of
+an entry that were measured, in the order in which they are written, are the fields of
+``model.budget.Values``, which says what each of them is.
+
+What follows from other values is not written: ``shorten`` leaves it out, ``complete`` adds it.
+
+    a record                                 in the file
+    ops {dynamo: 9}, executions {dynamo: 1}  ops: {dynamo: 9}       one graph runs once
+    ops {dynamo: 9}, executions unknown      ops: {dynamo: 9}, executions: {dynamo: 0}
+    lines {"a.py::f sync: g()": 3}           lines: {a.py: {"f sync: g()": 3}}
 """
 
 from __future__ import annotations
@@ -27,15 +35,16 @@ Words = Annotated[str, Meta(pattern=r"\S")]
 """A text that is not blank."""
 Name = Annotated[str, Meta(min_length=1)]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?$")]
-"""A version, such as ``2.9``. No other text but ``Words`` has a pattern (``read._text``)."""
+"""A version, such as ``2.9``. ``read._text`` knows that only this and ``Words`` have a pattern."""
 Layer = Annotated[str, Meta(extra_json_schema={"enum": list(LAYERS)})]
 Breaking = Annotated[str, Meta(extra_json_schema={"enum": list(BREAKING)})]
 AnyCause = Annotated[
     str, Meta(extra_json_schema={"enum": list(BY_NAME)}, extra={"checked": "with its layer"})
 ]
 """A cause of any layer. ``read`` checks it with its layer, and not by the list of this type."""
-# ``extra`` of a type is for ``read`` alone: ``holds`` and ``item`` are words of its messages
-# (``_with_description``), ``extra_json_schema`` is for the schema, too.
+# ``extra`` of a type is for ``read`` alone, ``extra_json_schema`` is for the schema, too. ``holds``
+# and ``item`` are words of messages: "graphs must be a mapping of layers to counts, ...", and
+# "the case 'gpu' must be ...".
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Times = Annotated[int, Meta(ge=1, le=MOST)]
 Counts = Annotated[
@@ -43,6 +52,9 @@ Counts = Annotated[
 ]
 Where = Annotated[str, Meta(description="file::qualified.name")]
 Code = Annotated[str, Meta(description="The source line.")]
+
+
+# ``read`` refuses unknown keys in files, where a typing error would be a limit that is not kept.
 
 
 class PlaceKeys(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -118,7 +130,10 @@ _VERSIONS = {
 
 
 def _form(name: str, keys: dict[str, Any], required: tuple[str, ...] = ()) -> type[Struct]:
-    """Return a Struct with these keys, so that a form can have those of a table above."""
+    """Return a Struct with these keys, all optional but those that are ``required``.
+
+    A class cannot take its fields from a table, as ``VALUES`` and ``_VERSIONS`` are.
+    """
     fields = [(key, kind) if key in required else (key, kind, UNSET) for key, kind in keys.items()]
     return defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
 

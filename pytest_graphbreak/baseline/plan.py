@@ -1,6 +1,14 @@
 """Computes what the entries of a file become after measurements. Data in, data out.
 
-The rules are those of docs/reference/baseline-file.md, "What an update writes".
+What becomes of an entry is decided in ``PlannedFile._take``, by the mode:
+
+- ``update`` writes an entry that differs from what was measured on any layer, and then all of the
+  measured layers.
+- ``record`` writes what no run could judge until now, and nothing else: a new test, or a layer that
+  an entry does not speak of.
+
+What is done with each key of an entry is known to ``rules``. The result is that of
+docs/reference/baseline-file.md, "What an update writes".
 """
 
 from __future__ import annotations
@@ -19,7 +27,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import Versions, made_by, minor, same_minor
 
 Key = tuple[str, str | None]
-"""A test and, of one with parameters, its case."""
+"""A test and its case: ``("test_b", "cpu-1")``, and ``("test_a", None)`` without parameters."""
 Mode = Literal["update", "record"]
 
 
@@ -57,7 +65,10 @@ class PlannedFile:
         return self.tests[test].entries if test in self.tests else {}
 
     def measure(self, key: Key, measurements: Iterable[Measured]) -> None:
-        """Take the measurements of one test, starting with those of its plain values."""
+        """Take the measurements of one test, one of each profile.
+
+        That of the plain values is first, since overrides say how others differ from these.
+        """
         entry = self.after.entry(*key)
         base = entry.profile if entry is not None else self.before.profile
         for item in sorted(measurements, key=lambda item: item.profile != base):

@@ -1,5 +1,8 @@
 """Renders an entry as YAML text, in the one form that this package writes.
 
+In two steps: ``test``, ``case`` and ``entry`` make plain data of an entry, in which a ``Braces`` is
+to stand on one line; ``lines`` and ``item_lines`` make text of that.
+
 Block style indented by two blanks; counts, empty values, and a case that has nothing but counts are
 in braces on one line, and so is a cause that fits into 100 columns. A text is unquoted if every
 YAML reader takes it for that text, else in double quotes, or in single quotes if that saves
@@ -31,7 +34,8 @@ LONGEST_CAUSE = 100
 LONGEST_KEY = 1000
 """Maximum number of characters of a key in the form ``key: value``; YAML's own limit is 1,024."""
 
-# Text that needs no quotes, after ``key: `` and inside braces: ``a.py::f``, and ``torch.ones(2)``.
+# Text that needs no quotes, after ``key: `` (``a.py::f``, ``x = torch.ones(2)``) and inside braces,
+# where ``:``, ``,`` and brackets need them (``torch.ones(2)``).
 _PLAIN = re.compile(r"[A-Za-z_/](?:[!-9;-~]|:(?=[!-~])| (?=[!-\"$-~]))*")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_/][\w./()+*=<>-]*(?: [A-Za-z_][\w./()+*=<>-]*)*", re.ASCII)
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -110,6 +114,7 @@ def _override(override: Override, top: Document) -> dict[str, Any]:
 
 
 def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the keys that are not empty, and those ``named``, which hide plain values if empty."""
     written = shorten({key: getattr(values, key) for key in KEYS})
     return {key: _as_data(written[key]) for key in KEYS if written[key] or key in named}
 

@@ -1,7 +1,16 @@
 """The ``graphbreak`` command: finds the subcommand, runs it, and ends with its exit code.
 
-Each subcommand is a module of ``cli`` with ``add_arguments`` and ``run``; it is imported only if it
-is used. Errors, signals and output that nobody reads end a command here, in one way for all.
+Each subcommand is a module of ``cli`` with ``add_arguments(parser)`` and ``run(args)``, which
+returns the exit code; it is imported only if it is used, and so is what is imported in functions
+here.
+
+``main`` ends every command in one way. What each can end with, and the exit code:
+
+    a code of the command itself, from ``run``      0, 1 or 2
+    ``UserError``, ``OSError`` and the like         2, and one line
+    any other exception, a defect of ours           2, and the traceback
+    Ctrl-C, ``Terminated`` by another signal        128 + the number of the signal
+    nobody reads our output any more (``| head``)   0
 """
 
 from __future__ import annotations
@@ -117,7 +126,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """Return the exit code of a process that was interrupted, as shells do: 130 for SIGINT."""
+    """Return the exit code of a process that was interrupted, as shells do: 130 for Ctrl-C."""
     return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
 
 
@@ -125,7 +134,8 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 def cleared_up() -> Iterator[None]:
     """Raise ``Terminated`` for signals in the block; signals that are ignored stay ignored.
 
-    After a signal, output may fail because the terminal was closed; that is not an error.
+    The commands that start processes and write temporary files are in such a block. After a signal,
+    output may fail because the terminal was closed; that is not an error.
     """
     before = {}
     came: list[int] = []  # the signal, once there was one

@@ -1,7 +1,9 @@
 """``graphbreak analyze``: counts and explains the graphs in logs.
 
-``logs.reading`` reads a log, ``logs.completeness`` says what it lacks, and ``logs.report`` makes
-the lines. Here the arguments become these calls, and a log becomes an item of the JSON report.
+Of each log, ``logs.reading`` makes a ``Reading``, which has its record and what only a log has,
+such as the stages that the TT compiler printed. ``logs.completeness`` says which numbers the log
+leaves unknown, and ``logs.report`` makes the lines. Here the arguments become these calls, and a
+log becomes an item of the JSON report (``entry``).
 """
 
 from __future__ import annotations
@@ -110,7 +112,11 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
 # One log as an item of ``tests`` in the JSON report.
 
 _GUESS: Final = ("graphs", "completed", "stages", "sure", "least", "most", "why")
-"""What the JSON report says of the graphs of one process that no header counts (``guesses``)."""
+"""The fields of a ``logs.markers.Guess`` that are in the report.
+
+It is how many graphs a process of the TT compiler made, by the ends of its stages: its log has none
+of the headers that number them.
+"""
 
 
 def entry(reading: Reading, completeness: Completeness) -> Plain:

@@ -1,4 +1,10 @@
-"""``graphbreak check``: gives one verdict over the reports of all shards, profiles and retries."""
+"""``graphbreak check``: gives one verdict over the reports of all shards, profiles and retries.
+
+``artifacts.union`` puts the reports together, ``artifacts.check`` judges what they have and returns
+a ``CheckedUnion``. Here this is shown, in the order of what to look at first: why tests fail, each
+cause once; the failing tests; what changed in tests that pass; what was not judged; the totals with
+the next step. The same goes into the pages that options name (``cli.report.write_pages``).
+"""
 
 from __future__ import annotations
 

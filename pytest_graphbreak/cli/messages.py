@@ -1,4 +1,10 @@
-"""Output of commands: lines that are harmless for terminals and CI logs, and progress bars."""
+"""What commands print and write: harmless lines, files, and a progress bar.
+
+``say`` and the like print on standard output, ``complain`` and ``note`` on standard error.
+``write`` and the like write the files that options name, which ``add_output`` adds to a parser.
+``Progress`` stands here since it draws between these lines: it must be cleared before one is
+printed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +55,7 @@ def complain(text: str | TextLine) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note on standard error."""
+    """Print on standard error what is no error, such as a file that is skipped."""
     complain(f"graphbreak: note: {text}")
 
 
@@ -115,8 +121,7 @@ def _write(
 
 
 # Progress: one line on a terminal, which is redrawn and then erased. tqdm is not used, since it
-# does not print a line for each step without a terminal, and does not make foreign text
-# printable.
+# prints no line for each step where there is no terminal, and does not make foreign text printable.
 
 EVERY: Final = 0.1
 """The seconds between two redraws: faster is not visible, and slow terminals would take time."""

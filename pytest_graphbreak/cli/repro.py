@@ -1,4 +1,9 @@
-"""``graphbreak repro``: writes a script for each break and each cut, and runs each once."""
+"""``graphbreak repro``: writes a script for each break and each cut, and runs each once.
+
+A break is one of Dynamo; a cut is where a program of torch_xla alone, which has no breaks, starts a
+new graph (``repair.lazy``). ``repair.repro`` writes the scripts and tries them on a bench, which is
+where a program runs in a process of its own; here it is told what came of each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The installed packages that own the files of a record, and their versions."""
+"""The installed packages that own the files of a record, and their versions.
+
+A file of a package is named from it on every machine: ``transformers/models/...`` is of the package
+``transformers``, which may be of a distribution with another name (``yaml`` of ``PyYAML``). The
+versions are in reports and baselines, since another version of a package contains other code.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,8 @@ def owner(file: str) -> str:
 def owners(files: Iterable[str], root: Path) -> dict[str, str]:
     """Return the installed packages that own some of these files, with their versions, by name.
 
-    A file of a package is named from it (``transformers/models/...``). ``root`` is the repository:
-    files in it are the user's own, and belong to no package.
+    ``root`` is the repository: files in it are the user's own, and belong to no package, even if
+    one has the name of their folder. Code without a file is named ``<...>``.
     """
     versions_by_name: dict[str, str] = {}
     for file in dict.fromkeys(files):

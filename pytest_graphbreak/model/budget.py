@@ -1,4 +1,14 @@
-"""What a test is compared with: the cap in its code and its recorded baseline. Data only."""
+"""What a test is compared with: the cap in its code and its recorded baseline. Data only.
+
+A ``Cap`` has the limits of ``max_graphs(...)``, which ``judging.cap`` reads. ``Values`` are what a
+baseline file says of a test: counts by layer, the places that broke (``BaselinePlace``), and why
+there are further graphs (``Cause``). The fields of ``Values`` are the keys of the file: all of
+``baseline`` follows from their order, types, descriptions and rules (``KEYS``, ``RULES``).
+``Recorded`` are the same values as the report shows them.
+
+The types are those of ``forms``. For the schema of the report, ``OPTIONAL`` marks a key that may be
+missing, and ``LOCAL`` one that is not in it.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +63,8 @@ class Cap(Data, frozen=True):
 
     def graphs(self, layer: str) -> int | None:
         """Return the maximum number of graphs of a layer, or None if there is no limit."""
-        holds = layer in JUDGED or self.every == 0
-        return self.layers.get(layer, self.every if holds else None)
+        covers_layer = layer in JUDGED or self.every == 0
+        return self.layers.get(layer, self.every if covers_layer else None)
 
     def runs(self, layer: str) -> tuple[int | None, int | None]:
         """Return the maximum number of executions and of reads of a layer."""
@@ -77,7 +87,10 @@ def writable(text: str) -> str:
 
 @lru_cache(10_000)  # a run has the same few places in all of its tests
 def place_key(where: str, code: str) -> tuple[str, str]:
-    """Return the identity of a place, without line number and with normalised white space."""
+    """Return the identity of a place, without line number and with normalised white space.
+
+    Of ``a.py::f`` and ``if  x:`` it is ``("a.py::f", "if x:")``.
+    """
     return writable(where), writable(" ".join(code.split()))
 
 
@@ -202,7 +215,16 @@ class Values(Data, frozen=True):
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
         """Return why a layer has the graphs that are not plain, or None if that is unknown.
 
-        It is unknown in a file of an earlier version and in a run without reasons.
+        It is unknown in a file of an earlier version and in a run without reasons: there the causes
+        do not add up to the graphs. Plain graphs have no written cause; of a layer that compiles
+        the user's own code that is its only entry, of a layer below any number of ``fx``::
+
+            graphs: {dynamo: 3}   2 breaks            known: the third is the entry
+            graphs: {dynamo: 3}   1 break             unknown: two graphs are left
+            graphs: {dynamo: 3}   1 break, 1 entry    unknown: several entries are all written
+            graphs: {dynamo: 3}   1 break, 2 entries  known
+            graphs: {xla: 3}      1 sync              known: the others are fx
+            graphs: {xla: 3}      nothing             known only if there are ``ops`` of xla
         """
         graphs = self.graphs.get(layer, 0)
         causes = tuple(cause for cause in self.causes if cause.layer == layer)
@@ -210,9 +232,9 @@ class Values(Data, frozen=True):
             return ()
         if not causes and layer not in self.ops:
             return None
-        plain = graphs - sum(cause.count for cause in causes)  # what a file does not write
-        names_entry = any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
-        if DESCRIPTIONS[layer].above is None:  # the only entry is plain; several are all named
+        plain = graphs - sum(cause.count for cause in causes)
+        if DESCRIPTIONS[layer].above is None:
+            names_entry = any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
             return causes if plain == 0 or (plain == 1 and not names_entry) else None
         return causes if plain >= 0 else None
 
@@ -230,6 +252,7 @@ class Values(Data, frozen=True):
 
 
 def _keys() -> Mapping[str, Meta]:
+    """Return what ``key`` made for each field of ``Values``, from the field's annotations."""
     metas = {
         name: [meta for meta in hint.__metadata__ if (meta.extra or {}).get("rule")]
         for name, hint in get_type_hints(Values, include_extras=True).items()
@@ -243,7 +266,7 @@ RULES: Final[Mapping[str, Rule]] = {name: (meta.extra or {})["rule"] for name, m
 """The rule of each of these keys."""
 
 
-# With the profile first, then a key for each compiler's version, as the report has them.
+# Values as the report has them: with the profile, then with a key for the version of each compiler.
 
 
 class _Profiled(Values, frozen=True):

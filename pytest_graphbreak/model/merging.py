@@ -1,8 +1,9 @@
 """Merging of records: of one layer, of all layers, and of all processes.
 
-Observers make a ``record_of`` their layer, ``merge`` makes one of those of all layers and
-processes. What a child process wrote is a record that grows: ``added_since`` takes the part of a
-window, and ``of_process`` marks it.
+An observer makes a record of its layer (``record_of``), and ``measuring.measure`` one of all layers
+(``merge``) when the window of a test closes. A child process writes its record again after each
+compilation, so this record grows over several tests: ``added_since`` takes what came in one window,
+``of_process`` marks it with the name of the process (``number_names``), and ``merge`` adds it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def record_of(
 ) -> Record:
     """Return a record of what was observed on one layer, with repeated places merged.
 
-    ``lists`` are lists of a ``Record`` by name, each as any iterable.
+    ``lists`` are fields of a ``Record`` that are lists, such as ``breaks``, each as any iterable.
     """
     fields: dict[str, Any] = {name: tuple(items) for name, items in lists.items()}
     record = Record(
@@ -164,7 +165,11 @@ Appended = TypeVar("Appended", Recompile, Graph)
 
 
 def _appended(after: Iterable[Appended], before: Iterable[Appended]) -> tuple[Appended, ...]:
-    """Return the new items, by layer: each layer of each process goes on with a list of its own."""
+    """Return the new items, by layer.
+
+    Each layer of each process goes on with a list of its own, and a record has these one after the
+    other: of ``d1 x1`` before and ``d1 d2 x1 x2`` after, ``d2 x2`` are new.
+    """
     earlier = Counter((item.layer, item.process) for item in before)
     appended = []
     for item in after:
@@ -217,7 +222,8 @@ def of_process(record: Record, process: str) -> Record:
 def number_names(names: Iterable[str], records: Sequence[Record]) -> list[str]:
     """Return a name for each process; processes of the same name are numbered by their records.
 
-    Process ids and start order are not used, since they change from run to run.
+    Two of the name ``engine`` become ``engine`` and ``engine 2``. Process ids and start order are
+    not used, since they change from run to run.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):

@@ -1,7 +1,8 @@
 """The record: all that was observed while one test, script or log ran, as counts and items.
 
-It is frozen, and independent of pytest and torch. Its type describes the JSON report: reading,
-writing and the schema are derived from it (see ``forms``).
+Observers make one of their layer, and ``merging`` makes one of these for a window. ``items`` has
+the types of what its lists hold. A record is frozen, and independent of pytest and torch. Its type
+describes the JSON report: reading, writing and the schema are derived from it (see ``forms``).
 """
 
 from __future__ import annotations

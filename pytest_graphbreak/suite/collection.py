@@ -30,8 +30,13 @@ class CollectedTests(Struct):
 
     ``complete_files`` are those from which nothing was deselected: what they lack in this run is
     gone. ``collected_whole`` are files and functions that were collected completely before any
-    deselection, ``deselected_tests`` what was then left out; with these, many partial runs can be
-    judged together. With ``pytest -k one test_a.py``, ``test_a.py`` is in ``collected_whole`` only.
+    deselection, ``deselected_tests`` what was then left out; by these, ``graphbreak check`` judges
+    many partial runs together. For a file with ``test_one`` and ``test_two``::
+
+                               complete_files  collected_whole  deselected_tests
+        pytest t.py            t.py            t.py
+        pytest t.py -k one                     t.py             t.py::test_two
+        pytest t.py::test_one                  t.py::test_one
     """
 
     nodeids: list[str] = []

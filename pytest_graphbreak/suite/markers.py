@@ -1,4 +1,12 @@
-"""The markers of a test: its cap, and whether it is judged, isolated and may fail."""
+"""The markers of a test: its cap, and whether it is judged, isolated and may fail.
+
+    @pytest.mark.max_graphs(1, xla=2)          a ``Cap`` (``marked_cap``)
+    @pytest.mark.graph_budget(gate=False)      a ``GraphBudgetMark`` (``marked_budget``)
+    @pytest.mark.xfail                         whether a new test may fail (``is_xfail``)
+
+A marker that is wrong fails its test in the call, with one line. ``is_limited`` and ``is_counted``
+ask less, so they also hold for a wrong one: they say whether a test is measured at all.
+"""
 
 from __future__ import annotations
 
