@@ -6,6 +6,14 @@ record. They come from ``layers.dynamo.messages`` (``tensor 'x' size mismatch``,
 the value that came at their end from ``layers.dynamo.guards``; from ``layers.jax.differences``
 (``at x: float32[3] before, float32[4] now``); and from ``layers.xla.fx`` (``x went from shape [4,
 8] to``).
+
+What each function makes of ``n == 3 (n is 4 now)``::
+
+    plainly        the same; ``___stack0`` would be "a value that the break left (___stack0)"
+    subject        value of n                                 the key ``guard`` of a baseline
+    kind           value of n                                 reasons of one kind are one change
+    reason         another value of n in each call: 4, 5      the text of that change
+    new_condition  n is 4 now                                 why what it calls is recompiled, too
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ _OF_FUNCTION: Final = re.compile(r" \([^()]{1,200} of [^()]{1,400}:\d{1,9}\)$")
 _CURRENT = re.compile(r" \(([^()]* now)\)$")
 """What the guard met: `` (x has shape [3, 4] now)``."""
 _INSTANCE = re.compile(r" \((another [\w.]{1,200}): [^()]{1,200} now\)$")
-"""The same if the guard met another module: `` (another Block: self.n is 3 now)``."""
+"""What it met in another module of that class: `` (another Block: self.n is 3 now)``."""
 _NOW: Final = (
     # n == 3 (n is 4 now), tensor 'x' size mismatch ... (x has shape [3, 4] now)
     re.compile(r" (?:is|has shape|has strides|is of) ([^()]{1,200}) now\)?$"),
@@ -50,6 +58,7 @@ TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) m
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
+# The name stands behind "the static argument", or is "something static in the arguments" itself.
 _STATIC = re.compile(
     r"^(?:the static argument |(?=something static))"
     r"(?P<name>[^\s:]+|something static in the arguments): "
@@ -101,7 +110,7 @@ def without_numbers(text: str) -> str:
 def plainly(text: str) -> str:
     """Return a reason with names that Dynamo made up removed or explained.
 
-    It takes a reason as it stands in a record, and not its own result.
+    It takes a reason as it stands in a record. Its own result would be explained once more.
     """
     text = LEFT.sub(r"a value that the break left (___stack\1)", text, count=1)
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
@@ -116,8 +125,8 @@ def plainly(text: str) -> str:
 def subject(text: str) -> str:
     """Return what a failed guard is about, without values: ``shape of x``, ``value of self.k``.
 
-    The result is a key of baselines (``guard``), and empty if the compiler did not say which guard
-    failed. A guard that no form describes is returned itself, without numbers: ``x# is None``. The
+    The result is a key of baselines (``guard``). It is empty if the compiler did not say which
+    guard failed, and the guard itself without numbers, ``x# is None``, if no form describes it. The
     expression alone (``x``) is what ``layers.dynamo.messages.subject`` returns.
     """
     if text == UNNAMED:
@@ -137,7 +146,8 @@ def _described_subject(text: str) -> str:
 def kind(text: str) -> str:
     """Return the same text for reasons of one compilation that differ only in their values.
 
-    Numbers are values, and so are indices; names that differ in a digit (``x1``, ``x2``) are names.
+    It is ``subject``, except for a guard that no form describes: there names stay as they are,
+    ``x1 is None`` beside ``x2 is None``, and only numbers and indices are values.
     """
     guard = _without_function(text)
     if described := _described_subject(guard):
@@ -151,7 +161,7 @@ def kind(text: str) -> str:
 def reason(texts: Iterable[str]) -> str:
     """Return reasons of one kind as one: ``another shape of x in each call: [4], [5]``.
 
-    Where no values came, or only one, they are the first and the last of the reasons.
+    If fewer than two values are known, it is the first and the last reason, ``n == 3, ... n == 7``.
     """
     recorded = list(dict.fromkeys(texts))
     plain = list(dict.fromkeys(map(plainly, recorded)))
@@ -165,15 +175,14 @@ def reason(texts: Iterable[str]) -> str:
     what = _described_subject(_without_function(recorded[0]))
     if not what:
         return f"{kind(recorded[0])} fails in each call: {shown}"
-    instances = {match and match[1] for match in map(_INSTANCE.search, plain)}
-    instance = instances.pop() if len(instances) == 1 else None
-    if instance:
-        return f"{instance} in each call, with another {what}: {shown}"
+    instances = [match[1] for text in plain if (match := _INSTANCE.search(text))]
+    if len(instances) == len(plain) and len(set(instances)) == 1:  # each met another Block
+        return f"{instances[0]} in each call, with another {what}: {shown}"
     return f"another {what} in each call: {shown}"
 
 
 def new_condition(text: str) -> str:
-    """Return why what a function calls is compiled again: ``x has shape [3, 4] now``."""
+    """Return why the functions that one calls are compiled again, too: ``x has shape [3] now``."""
     current = _CURRENT.search(text)
     return current[1] if current else f"{plainly(text)} failed"
 
