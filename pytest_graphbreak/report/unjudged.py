@@ -1,9 +1,26 @@
 """What was observed where nothing is judged: a script, a log, tests without gate or that failed.
 
 - ``script_lines`` is the text of a script (``cli.run``); that of a log is made of the same parts
-  (``logs.report``).
+  (``logs.report``)::
+
+      train.py   exit 0
+        dynamo   6 graphs = 1 entry + 5 after a break; ...       counted_rows
+
+        most frequent                                            found_lines
+             4x  graph break  GB0124  Unsupported Tensor.item()
+
+        dynamo graphs come from                                  home_lines
+             2x  yolo/head.py:11 in Head.forward
+
+        explain it: graphbreak explain branch                    pages
+
+        try a fix: graphbreak fix train.py                       fix_commands
+
 - ``unjudged_lines`` are of all tests of a run without the gate (summary, comment, ``report``).
 - ``describe`` is the section of one test that failed by itself (``suite.reports``).
+
+A ``Finding`` is what happened at one place (``judging.finding``). The home of a graph is the line
+of source that it comes from, and its owner the model that was running.
 """
 
 from __future__ import annotations
@@ -46,12 +63,12 @@ MOST: Final = 20
 MOST_REASONS: Final = 10
 """The number of reasons of several tests that are shown with their places."""
 MOST_PAGES: Final = 3
-"""The number of pages that are named."""
+"""The number of pages that are named by the commands that show them."""
 _DEPTH: Final = 15
-"""Columns before a source line."""
+"""Columns before the source line of a home, which stands below its position."""
 
 Homes = Mapping[str, Sequence[tuple[Frame, int]]]
-"""By title, the source lines that graphs come from (their homes), with their numbers of graphs."""
+"""By title, the homes of graphs and how many graphs come from each."""
 
 
 def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
@@ -69,7 +86,7 @@ def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
 def models(record: Record, layer: str) -> dict[str, list[Graph]]:
     """Return the graphs of each model of a program; empty if there is only one model.
 
-    A device graph belongs to the model of the FX graph that it was lowered from.
+    A device graph has the owner of the FX graph that it was lowered from.
     """
     owners = {graph.name: graph.owner for graph in record.graph_list if graph.owner}
     groups: dict[str, list[Graph]] = {}
@@ -81,10 +98,7 @@ def models(record: Record, layer: str) -> dict[str, list[Graph]]:
 
 
 def homes_of(record: Record, layer: str) -> Homes:
-    """Return the source lines that graphs of a layer come from, with their numbers of graphs.
-
-    They are grouped by title; each model of a program has its own, with its graphs and their time.
-    """
+    """Return the homes of the graphs of a layer, under one title, or one for each model."""
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
     groups = {f"{layer} graphs come from": graphs}
     if by_model := models(record, layer):
@@ -115,7 +129,10 @@ def home_lines(homes: Homes) -> Iterator[TextLine]:
 
 
 def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iterator[TextLine]:
-    """Yield a title and its entries of some lines each; entries over ``most`` are counted."""
+    """Yield a title and its entries, each of some lines; of more than ``most`` the rest is counted.
+
+    Nothing is yielded without entries.
+    """
     if not entries:
         return
     yield BLANK
@@ -151,7 +168,10 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 
 
 def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
-    """Return each finding of tests that were not judged once, those of most tests first."""
+    """Return each finding of tests that were not judged once, those of most tests first.
+
+    The tests of a finding are named in the order of ``weight``, and the first one describes it.
+    """
     urgent_first = sorted(tests_without_judgement(tests), key=weight)
     findings = distinct_findings(
         (
@@ -215,7 +235,7 @@ def counted_row(label: str, text: str) -> TextLine:
 
 
 def pages(findings: Sequence[Finding]) -> Iterator[TextLine]:
-    """Yield the commands that explain the first findings without advice."""
+    """Yield the commands that explain what was found; a finding with a ``fix`` needs none."""
     unadvised = (finding.items[0] for finding in findings[:MOST] if not finding.fix)
     topics = filter(None, dict.fromkeys(map(advice.topic, unadvised)))
     commands = [this_command().graphbreak("explain", topic) for topic in topics]
