@@ -22,7 +22,8 @@ from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.terminal import columns, table
+from pytest_graphbreak.text.terminal import columns
+from pytest_graphbreak.text.wrapping import table
 
 DONE = 0
 

@@ -21,7 +21,8 @@ from pytest_graphbreak.advice.registry import installed_registry
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.text.output import BLANK, TextLine
-from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
+from pytest_graphbreak.text.terminal import is_terminal
+from pytest_graphbreak.text.wrapping import NARROWEST, wrap
 
 _MADE_LATER: Final = "(its text is made when the break happens: see the failure itself)"
 """In place of torch's text, where its registry has none."""

@@ -15,7 +15,8 @@ from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import TextLine
-from pytest_graphbreak.text.terminal import columns, table
+from pytest_graphbreak.text.terminal import columns
+from pytest_graphbreak.text.wrapping import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

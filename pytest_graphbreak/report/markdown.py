@@ -55,7 +55,7 @@ from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, plain_text
-from pytest_graphbreak.text.terminal import wrap_line
+from pytest_graphbreak.text.wrapping import wrap_line
 
 COMMENT: Final = 64_000
 """Maximum bytes of a comment: below the limit in characters, with space for a greeting."""

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, entry_on
 from pytest_graphbreak.suite.gate import GATE
 from pytest_graphbreak.text.output import TextLine, plain_text, unpack
-from pytest_graphbreak.text.terminal import columns, spans, wrap_line
+from pytest_graphbreak.text.terminal import columns, spans
+from pytest_graphbreak.text.wrapping import wrap_line
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
