@@ -1,4 +1,15 @@
-"""Makes findings: of the changes of a judged test, or of a record without a judgement."""
+"""Makes findings: of the changes of a judged test, or of a record without a judgement.
+
+A ``Difference`` is one change, in numbers (``difference``). A ``Finding`` is what reports show of
+it: the reason, the places, what fixes it. Most begin as ``_finding_of_change``, and the function
+``_describe_...`` of the items that the change is about adds the words. Changes below another one
+(``Difference.parent``) become the consequences of its finding (``below``).
+
+- ``findings_of_failure`` and ``losses`` are for a test that failed (``report.failure``),
+- ``findings_of_changes`` for the changes that somebody chose,
+- ``findings_of_record`` for what is not judged (``report.unjudged``, ``logs.report``),
+- ``finding_of_place`` for a place that only a baseline knows (``report.rows``).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +50,7 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
     findings, unless ``graphs`` are given instead. The time is compared in whole seconds.
     """
     deepest = record.headline
-    # Those of Dynamo stay in any case: ``Folding`` learns from them which frames are entries.
+    # The graphs of Dynamo stay in any case: ``Folding`` learns from them which frames are entries.
     of_dynamo = record.graphs_of(PLACES_LAYER)
     others = (
         graph
@@ -73,11 +84,11 @@ def findings_of_changes(
 ) -> list[Finding]:
     """Return the changes that are reported separately, in the order of the report.
 
-    ``sign`` is that of what is there now, except for consequences.
+    ``sign`` is the sign of what is there now, ``NEW`` or ``SEEN``; consequences are always new.
     """
     below: dict[int, list[Finding]] = {}
     findings = []
-    # Consequences of a change come after it, and are made first: a finding is frozen.
+    # A change comes before its consequences. A finding is frozen, so consequences are made first.
     for number, change in reversed([*enumerate(changes)]):
         if change.total or change.kind not in LISTS or (is_wanted and not is_wanted(change)):
             continue
@@ -92,11 +103,14 @@ def findings_of_changes(
 
 
 def losses(verdict: Verdict, record: Record) -> list[Finding]:
-    """Return the functions that are compiled no more, else the one of which less is compiled.
+    """Return what a test lost, as findings that no change of a place explains::
 
-    There are none if nothing is lost, or if a new break or fallback explains it. Of operations that
-    are lost without a function, a baseline knows no place: if one function is compiled now, it is
-    that one; if several are, any of them may hold less, and the loss has no place.
+        nothing is lost, or a break or eager place is new    none: these say why
+        functions are compiled no more                       each of them (``unreached``)
+        operations are lost, one function is compiled now    that function (``less``)
+        operations are lost, several functions are compiled  a loss without a place (``less``)
+
+    A baseline does not say which function held the operations, so any of several may hold less.
     """
     changes = verdict.changes
     if not verdict.lost or any(
@@ -165,7 +179,7 @@ def _finding_of_change(
         below=below,
         items=change.items_of(record),
     )
-    if change.was:
+    if change.was:  # a known break has another reason
         now = f"{change.was} is now {change.id or ''} {change.reason}"
         return replace(finding, sign=REWORDED, reason=now.rstrip(), count=1)
     match finding.items:
@@ -218,7 +232,10 @@ def _describe_eager(finding: Finding, eager: Eager) -> Finding:
 
 
 def _describe_recompile(finding: Finding, recompile: Recompile, record: Record) -> Finding:
-    """Return a recompile with the line of the guard, and the line that sets what it is about."""
+    """Return a recompile with its places: the guard's line, what is recompiled, what set the value.
+
+    The line that set the value (``origin``) is left out if another place or a call shows it.
+    """
     origin = (
         recompile.origin
         if recompile.origin not in (recompile.guard, recompile.where, *recompile.stack)
@@ -300,10 +317,11 @@ def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Find
 
 
 def _circumstances(item: Break | Eager | Recompile | Graph, *, first: bool) -> str:
-    """Return the process, and what the test said that it was doing.
+    """Return the process, and what the test said that it was doing: ``during step 2``.
 
-    ``first`` says that it happened more often, and that this is of the first time.
+    ``first``: it happened more than once, and these are the circumstances of the first time.
     """
     process = f"in process {item.process}" if item.process else ""
-    doing = f"{'first ' * first}during {item.during}" if item.during else ""
+    during = "first during" if first else "during"
+    doing = f"{during} {item.during}" if item.during else ""
     return ", ".join(filter(None, (process, doing)))

@@ -1,7 +1,14 @@
 """Which graphs of a layer a baseline knows, which are new, and which of its causes are gone.
 
 A baseline does not name graphs: it has their number, and the causes of those that are not plain.
-So each observed graph claims one recorded cause. Asked by ``sides``, once for each judged layer.
+So each observed graph claims one recorded cause. Of this entry, a graph of ``Net.forward`` after a
+break claims the cause, the entry of ``Net`` the graph that is left over, and a third one is new::
+
+    graphs: {dynamo: 2}
+    causes:
+      - {layer: dynamo, cause: break, where: "net.py::Net.forward", code: "y = self.head(x)"}
+
+``sides`` asks once for each judged layer.
 """
 
 from __future__ import annotations
@@ -102,7 +109,7 @@ def _claim_graphs(
     unguarded = [cause for cause in recorded if not (same_compiler and cause.guard)]
     rounds: Sequence[tuple[Callable[[Cause], tuple[str, ...]], Sequence[Cause]]] = (
         (lambda cause: cause.key, recorded),
-        (lambda cause: cause.key[:-1], recorded),  # without ``called``
+        (lambda cause: cause.key[:-1], recorded),  # its last part is ``called``
         (lambda cause: cause.place, unguarded),
     )
     for identity, claimable in rounds:

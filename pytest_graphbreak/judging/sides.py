@@ -1,6 +1,8 @@
 """Both sides of a comparison, the changes found between them, and the cause of each.
 
-``difference`` makes one ``Sides`` for a comparison, and its functions add what they find.
+``difference`` makes one ``Sides`` for a comparison, and its functions add what they find, each as a
+``Draft``: a change before it has a number. ``Expected`` is what a baseline knows of the test,
+``Cap`` a limit in code; of the two one may be missing.
 
 What was seen is known if the baseline has its match:
 
@@ -51,10 +53,7 @@ class Draft(Struct, eq=False):
 class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     """Both sides, and the changes that were found so far.
 
-    ``before`` is what the baseline expects, if there is one, and ``after`` the record. ``totals``
-    are the numbers that differ between them, or that exceed the ``cap``. ``judged`` are the layers
-    that the baseline judges. ``of_item`` has the first change of each item of the record, by the
-    ``id`` of the item.
+    ``versions`` are those of the compilers that made ``after``.
     """
 
     before: Expected | None
@@ -62,9 +61,13 @@ class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     cap: Cap | None
     versions: Versions
     judged: Sequence[str]
+    """The layers that the baseline judges; none without a baseline."""
     totals: Sequence[Difference]
+    """The numbers that differ between both sides, or that exceed the cap."""
     drafts: list[Draft] = []
+    """The changes so far: the totals first, then what the functions of ``difference`` found."""
     of_item: dict[int, Draft] = {}
+    """The first change about each item of the record, by the ``id`` of the item."""
 
     def __post_init__(self) -> None:
         self.drafts += [Draft(total) for total in self.totals]
@@ -83,7 +86,7 @@ class Sides(Struct, dict=True):  # the dict is where cached properties are kept
     def new_breaks(self) -> tuple[Break, ...]:
         """The breaks that have no match; without a baseline, those that a cap may be about."""
         if self.before is None:
-            # Under a cap that limits graphs only, a break that makes no graph exceeds nothing.
+            # A break that makes no graph exceeds no limit but one of breaks.
             all_count = self.cap is None or self.grown("break")
             breaks = self.after.breaks
             return breaks if all_count else tuple(filter(_makes_graphs, breaks))

@@ -1,4 +1,10 @@
-"""The totals of a test that differ from the recorded ones, or exceed a cap."""
+"""The totals of a test that differ from the recorded ones, or exceed a cap.
+
+``difference`` puts them together: what differs from the baseline (``totals``, ``operations``,
+``runs_and_reads``), and what exceeds a limit in code (``limits``). Each is a ``Difference`` with
+``total=True``; one of breaks or eager places counts all layers and has the layer None. The other
+functions are what caps need: which graphs were compiled, which runs are not known.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +47,11 @@ def totals(before: Expected, after: Record, judged: Sequence[str]) -> Iterator[D
 
 
 def _left_functions(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
-    """Return the graphs of operations outside of compiled functions, before and now.
+    """Return the graphs of single operations, before and now, if they replaced functions.
 
-    The result is None unless these replaced compiled functions: as many graphs, but fewer of
-    functions. JAX compiles an operation outside of ``jax.jit`` by itself (``eager``), so the number
-    of graphs may stay: if ``jit`` is removed from a function of one operation, a graph of the
-    function is gone and one of the operation is new.
+    JAX compiles an operation outside of ``jax.jit`` by itself (``eager``). If somebody removes
+    ``jit`` from a function of one operation, its graph is gone and one of the operation is new: the
+    number of graphs stays, and there are fewer of functions. In any other case the result is None.
     """
     recorded = before.values.causes_of(layer)
     if _OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
@@ -90,7 +95,8 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     """Yield every number that exceeds the cap.
 
     A limit above 0 also demands a graph, where one was attempted: a model that Dynamo gave up on as
-    a whole must not pass for few graphs.
+    a whole must not pass for few graphs. Where no graph is allowed, no code may be left to eager
+    after the compiler tried it: a reached recompile_limit is no steady state.
     """
     counts: Mapping[str, int | None]
     for layer in after.layers:
@@ -115,8 +121,6 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     if gave_up and demanding:  # said once, of the first layer
         layer, limit = next(iter(demanding.items()))
         yield _total("graph", layer, limit, 0, cap.by)
-    # Where no graph is allowed, code that the compiler tried and gave up is lost, too: a reached
-    # recompile_limit is no steady state.
     if forbidden_code := forbidden_eager(cap, after):
         yield _total("eager", None, 0, len(forbidden_code), cap.by)
 
@@ -124,7 +128,8 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
 def compiled_graphs(record: Record, layer: str) -> tuple[Graph, ...]:
     """Return the graphs of a layer that were compiled, although a cache might have had them.
 
-    Where the layer below compiles the graphs of this one, the compilation is counted there.
+    If a layer below says whether its graphs were cached, it compiles the graphs of this one: then
+    the compilations are counted there, and none here.
     """
     below = (name for name, layer_below in DESCRIPTIONS.items() if layer_below.above == layer)
     layers = {graph.layer for graph in record.graph_list if graph.cached is not None}

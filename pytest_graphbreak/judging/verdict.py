@@ -72,7 +72,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def ops(self) -> tuple[Difference, ...]:
-        """The captured operations that differ now, in either direction, where comparable."""
+        """The totals of captured operations that differ now, more or fewer, where comparable."""
         return tuple(change for change in self.changes if change.kind == "ops")
 
     def _totals(self, verdict: str) -> tuple[Difference, ...]:
