@@ -1,7 +1,8 @@
 """Reports what a log leaves unknown, and the commands that would show it.
 
-Each gap is one sentence that says what cannot be known from this log. A log with gaps is still
-counted as far as possible.
+A ``Reading`` is what was read of one log (``reading``). ``assess`` makes of it the gaps, each one
+sentence that says what cannot be known from this log, in the order of the layers: the device first,
+then Dynamo. A log with gaps is still counted as far as possible.
 
 The output of the TT plugin, and the variables for it, are taken from tt-xla's source
 (pjrt_implementation/src/utils/logging.cc, module_builder.cc); how to enter its environment, from
@@ -89,7 +90,7 @@ def _guess_notes(reading: Reading) -> Iterator[str]:
 
 
 def _cut(reading: Reading) -> Iterator[str]:
-    """Yield sentences about graphs that are only partly in the log."""
+    """Yield sentences about graphs of which the log has only a part."""
     programs = reading.tt.programs
     if cut := programs.unfinished.total():
         what = "a graph" if cut == 1 else f"{cut} graphs"
@@ -169,4 +170,5 @@ def _program(script: str) -> str:
 
 
 def _quote(value: str) -> str:
+    """Return the value of a variable as a shell reads it: ``"+dynamo"``, or ``1`` as it is."""
     return f'"{value}"' if not value.isalnum() else value

@@ -1,7 +1,10 @@
 """The graph breaks of Dynamo's log, and the functions that it left to eager, each place once.
 
-``dynamo`` makes a ``LoggedBreaks`` for a log, and hands it each record of a break, of a refusal and
-of a limit. Two forms of a break's record are read::
+``dynamo`` makes a ``LoggedBreaks`` for a log, and hands it each record of a break (``add``), of a
+refusal, ``WON'T CONVERT`` (``refuse``), and of a recompile limit (``leave``), with the attempt that
+met it: what Dynamo tried to compile, as ``dynamo_attempts`` has read it. What the layer's own
+``EventReader`` makes of an event (``Broke``) in a window, it makes of it here. Two forms of a
+break's record are read::
 
     Graph break in user code at /home/me/model.py:22
     Graph Break Reason: <message>
@@ -14,8 +17,8 @@ of a limit. Two forms of a break's record are read::
       <frames of torch>
     torch._dynamo.exc.Unsupported: <message>
 
-The first has no stack where torch logged that line before. A stack is whole from torch 2.10 on, and
-before that of the frame.
+The first has no stack where torch logged that line before. From torch 2.10 on a stack begins at the
+program; before that, at the frame that Dynamo compiled.
 """
 
 from __future__ import annotations
@@ -46,14 +49,11 @@ _LEFT: Final = "Skipping the function and falling back to eager"
 
 
 class LoggedBreaks:
-    """Collects breaks and what was left to eager: all are counted, the first places are kept.
-
-    ``explain`` (``layers.dynamo.explain``) makes a ``Break`` or an ``Eager`` of each, as it does of
-    the events of a window.
-    """
+    """Collects breaks and what was left to eager: all are counted, the first places are kept."""
 
     def __init__(self, explain: EventReader) -> None:
         self._explain = explain
+        # By ``key``, the identity of a place.
         self.breaks: dict[tuple[str, ...], Break] = {}
         self.eager: dict[tuple[str, ...], Eager] = {}
         self._places: dict[tuple[str, int], Break] = {}
@@ -65,8 +65,8 @@ class LoggedBreaks:
         why = _cut_reason(messages.reason(logged.message))
         where = self._count_break(attempt, logged, why)
         if attempt:
-            # A window keeps the breaks of an attempt by key. Of a log only the reason of the last
-            # one is asked for (``why_broke``), so there is one entry, with an empty key.
+            # Of the breaks of an attempt only the reason of the last one is asked for here
+            # (``why_broke``), so there is one entry, with an empty key.
             attempt.breaks[()] = Broke(attempt, "", (), logged_reason=why)
         if _LEFT in text or text.startswith("Graph break: skip"):
             self.leave(attempt, why.text, where)
@@ -80,6 +80,7 @@ class LoggedBreaks:
             shown = replace(first, reason=why.text, id=why.id)
         else:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
+            # A stack that is not whole goes on where that of the attempt ends.
             is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
             event = Broke(attempt, "", tuple(stack), full_stack=is_whole, logged_reason=why)
             shown = self._explain.graph_break(event)
@@ -114,7 +115,7 @@ def _count(places: dict[tuple[str, ...], _Placed], placed: _Placed) -> None:
 
 
 def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:
-    """Return whether a stack begins with its attempt's: torch from 2.10 on logs both together."""
+    """Return whether both stacks begin at the same line, the program's (torch from 2.10 on)."""
     return bool(above and stack and above[0][:2] == stack[0][:2])
 
 

@@ -6,7 +6,9 @@ module (a graph begins with ``vhlo.`` and ends with ``ttnn.``), its name, the co
 there is none of these, only the number of markers is left, and ``sure`` says so.
 
 ``TTLog`` gets the lines of a log, and hands those between two markers to the ``Markers`` of their
-rank. At the end ``reading`` asks for a ``Guess`` of each.
+rank. At the end ``reading`` asks for a ``Guess`` of each. The evidence parts the markers into runs,
+of one graph or of several; if there is a vhlo module, each begins a graph (``_whole_graphs``), else
+the runs are divided by a number of stages that fits (``_periods``).
 """
 
 from __future__ import annotations
@@ -38,25 +40,27 @@ _DIALECTS: Final = (
     (_VHLO, re.compile(r"vhlo\.")),  # "vhlo.add_v1"(...)
     (_SHLO, re.compile(r"stablehlo\.")),  # stablehlo.add
 )
-"""What shows the dialect of a module, the surest first: a line with one further down this list does
-not change what an earlier line has shown."""
+"""What shows the dialect of a module, the surest first.
+
+A module of a later stage may still have words of an earlier one. So what a line has shown stays, if
+another line has only what stands further down this list.
+"""
 
 
 class Guess(Struct, frozen=True):
-    """The number of graphs that the markers stand for.
-
-    ``stages`` is the number of stages of a whole graph (0 if none can be determined),
-    ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
-    is between ``least`` and ``most``; ``why`` is the evidence in words.
-    """
+    """The number of graphs that the markers stand for, at ``least`` and at ``most``."""
 
     graphs: int
     completed: int
+    """How many of them were lowered to the end."""
     stages: int
+    """The stages of a whole graph; 0 if none can be determined."""
     sure: str
+    """``SURE``, ``LIKELY`` or ``GUESS``."""
     least: int
     most: int
     why: str
+    """The evidence in words."""
 
 
 class Markers:
@@ -105,14 +109,17 @@ class Markers:
 
 
 class TTLog(TTLines):
-    """The lines of a TT compiler's log, also of a log that has END markers and no headers."""
+    """The lines of a TT compiler's log, also of a log that has END markers and no headers.
+
+    ``TTLines`` reads headers and calls the methods ``on_headless_...`` while there was none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.markers: dict[str, Markers] = {}
 
     def guesses(self) -> dict[str, Guess]:
-        """Return what markers mean, by rank, if there was no header; empty if there was one."""
+        """Return what markers mean, by rank; empty if there was a header, which is better."""
         if self.headers:
             return {}
         guesses = {rank: markers.guess() for rank, markers in self.markers.items()}
@@ -158,16 +165,15 @@ class _Module:
 
 
 class _MarkerRun(NamedTuple):
-    """Markers in a row that no evidence separates: of one graph, or of several.
-
-    ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
-    module; ``failed``: an error follows the last.
-    """
+    """Markers in a row that no evidence separates: of one graph, or of several."""
 
     length: int
     begun: bool
+    """Whether the first is of a vhlo module."""
     lowered: bool
+    """Whether one is of a ttnn module."""
     failed: bool
+    """Whether an error follows the last."""
 
 
 class _Runs:
@@ -211,7 +217,10 @@ def _goes_back(last: _Module | None, module: _Module) -> bool:
 
 
 def _whole_graphs(runs: _Runs) -> Guess:
-    """Count vhlo modules, which begin graphs. What comes before the first began before the log."""
+    """Count vhlo modules, which begin graphs. What comes before the first began before the log.
+
+    Runs of which the first module is not vhlo are therefore no graphs of this log.
+    """
     begun = {run: number for run, number in runs.kinds.items() if run.begun}
     lengths: Counter[int] = Counter()
     for run, number in begun.items():
@@ -235,7 +244,7 @@ def _whole_graphs(runs: _Runs) -> Guess:
 
 
 def _periods(kinds: Counter[_MarkerRun], last: _MarkerRun) -> Guess:
-    """Guess by the number of stages that divides all runs best."""
+    """Guess by the number of stages that divides all runs best. ``last`` is the last run."""
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
@@ -283,7 +292,7 @@ def _fits(run: _MarkerRun, stages: int) -> bool:
 
 
 def _count(kinds: Counter[_MarkerRun], stages: int) -> int:
-    """Return the number of graphs in all runs; the last of a run may not be whole."""
+    """Return the number of graphs in all runs, each rounded up: its last one may not be whole."""
     return sum(-(-run.length // stages) * number for run, number in kinds.items())
 
 

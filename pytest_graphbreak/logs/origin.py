@@ -177,7 +177,10 @@ class Origins:
         state.exported = False
 
     def end_program(self, program: Program) -> None:
-        """Count a program. Its name is known now, and may say more than what preceded it."""
+        """Count a program whose first module has ended.
+
+        Its name is known now, and may say more than what preceded it.
+        """
         if program.reshard:
             program.origin = Origin(
                 TORCH_XLA,

@@ -8,7 +8,9 @@ Each line goes to the readers that know its form, and what they find goes on::
 
 So ``Origins`` meets everything in the order of the log, which shows what each device graph comes
 from. ``read`` returns a ``Reading``, which ``logs.report``, ``logs.completeness`` and the pages of
-``graphbreak analyze`` show.
+``graphbreak analyze`` show. A graph of the TT compiler is a ``Program`` (``layers.tt.programs``)
+until it becomes a ``Graph`` of the record; a log with END markers and no headers has no programs,
+only a ``Guess`` at their number (``markers``).
 """
 
 from __future__ import annotations
@@ -44,22 +46,24 @@ PLACES_SHOWN: Final = 5
 
 
 class Reading(Struct, frozen=True):
-    """The contents of one log.
-
-    ``fault`` says why its end could not be read. ``tt`` is what the TT compiler printed, and
-    ``guesses`` the numbers of graphs by rank, for END markers without headers. ``logged`` has the
-    kinds of Dynamo's records. ``script`` is the file that was run, if a stack shows it.
-    """
+    """The contents of one log."""
 
     path: str
     fault: str | None
+    """Why the end of the log could not be read; None if it was."""
     tt: TTGraphs
+    """What the TT compiler printed."""
     guesses: dict[str, Guess]
+    """By rank, the number of graphs that END markers without headers stand for."""
     logged: frozenset[str]
+    """The kinds of records of Dynamo (``Dynamo.seen``): ``tracing``, ``recompiles``, ..."""
     record: Record
+    """All layers, as a live window would have recorded them."""
     origins: Counter[tuple[str, str]]
+    """The graphs of the deepest layer by maker and cause (``Origins.totals``)."""
     processes: int
     script: str
+    """The file that was run, if a stack shows it, else ""."""
 
     @property
     def size(self) -> int:
@@ -116,7 +120,9 @@ def read(
 class TTGraphs(TTLog):
     """What the TT compiler printed, with the origin of each graph and the places of its module.
 
-    ``names_files``: a module names source files.
+    ``TTLines``, its base, calls ``on_begin`` at the first header of a graph, ``on_text`` for each
+    line of its first module, and ``on_close`` at the end of that: it names the graph and the lines
+    of source. ``names_files``: a module of the log names source files.
     """
 
     def __init__(self, sources: Sources, origins: Origins) -> None:
@@ -143,7 +149,7 @@ class TTGraphs(TTLog):
 
 
 class _Reader:
-    """One pass over one log, with the readers of all layers and their shared state."""
+    """One pass over one log: ``read`` calls ``add_line`` for each line, and ``finish`` once."""
 
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path
@@ -154,7 +160,10 @@ class _Reader:
         self._xla = XlaLines(self._origins.add_compilation)
 
     def add_line(self, line: str) -> None:
-        """Take the next line. Torch first: its line may begin what a device graph follows."""
+        """Take the next line. Torch comes first: a device graph follows what it printed before.
+
+        Most lines are of no reader, and a search for a few letters is faster than any.
+        """
         if torch_lines.RECORD_HINT in line or self._torch.is_waiting:
             self._torch.add_line(line)
         self._tt.add_line(line)

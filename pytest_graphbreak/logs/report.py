@@ -1,4 +1,9 @@
-"""The report of a log for a terminal: the counts, then what took most time or made most graphs."""
+"""The report of a log for a terminal: the counts, then what took most time or made most graphs.
+
+``lines`` puts it together, in the form of the report of a script (``report.unjudged``), whose parts
+it uses. A ``Reading`` is what was read of the log, ``Completeness`` its gaps. The functions below
+``findings`` choose what is shown; the page of ``graphbreak analyze`` calls them, too.
+"""
 
 from __future__ import annotations
 
@@ -81,14 +86,16 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
         yield TextLine(indent=4, kind="command", command=command)
 
 
-# The contents of a log, the same on a terminal and on a page.
+# What is shown of a log, the same on a terminal and on a page.
 
 
 def findings(reading: Reading) -> list[Finding]:
-    """Return everything that made an extra graph or left the compiler, most important first."""
+    """Return everything that made an extra graph or left the compiler, most important first.
+
+    A device graph of the cause ``fx`` is a graph of Dynamo, which has a finding of its own. Of the
+    cause ``other`` nothing is known, unless torch_xla cut the graph.
+    """
     graphs = _deepest(reading)
-    # A graph ``fx`` is one of Dynamo's, which is explained itself. Of a graph ``other`` there is
-    # nothing to say, unless torch_xla is known to have cut it.
     return findings_of_record(
         reading.record,
         (graph for graph in graphs if graph.cause not in ("fx", "other") or graph.reason == CUT),
@@ -105,7 +112,11 @@ def failures(reading: Reading) -> list[list[Program]]:
 
 
 def _deepest(reading: Reading) -> Iterator[Graph]:
-    """Yield graphs of the deepest device layer, with why they exist and not how they ended."""
+    """Yield graphs of the deepest device layer, with why they exist.
+
+    In the record the reason of a graph of the TT compiler also says how it failed (``reading``);
+    that would make findings of their own here, so it is left out.
+    """
     if not reading.tt.headers:
         if reading.record.headline == "xla":
             yield from (graph for graph in reading.record.graph_list if graph.layer == "xla")
@@ -122,7 +133,11 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
 
 
 def homes_in(reading: Reading) -> Homes:
-    """Return where device graphs come from; graphs above the device are listed by model only."""
+    """Return the lines that device graphs come from.
+
+    Graphs of other layers have their places in the findings, so they are listed only if there are
+    several models.
+    """
     record = reading.record
     layer = record.headline
     return homes_of(record, layer) if layer == "tt" or models(record, layer) else {}
@@ -144,10 +159,10 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
 
 
 def sure(reading: Reading) -> str:
-    """Return how certain the number of device graphs is."""
+    """Return how certain the number of device graphs is; of several ranks, the least certain."""
     if reading.tt.headers:
         return "certain" if reading.is_certain else LIKELY
-    levels = [guess.sure for guess in reading.guesses.values()]  # one for each rank
+    levels = [guess.sure for guess in reading.guesses.values()]
     for level in (GUESS, LIKELY, SURE):
         if level in levels:
             return level
@@ -155,7 +170,10 @@ def sure(reading: Reading) -> str:
 
 
 def origins(reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield the origins of graphs beyond the first of each function, with causes and numbers."""
+    """Yield who made graphs beyond the first of each function: ``torch_xla``, ``2 extra graphs``.
+
+    Each maker (``logs.origin``) has a line, with the causes and their numbers.
+    """
     by_origin: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
     for (name, cause), count in reading.origins.items():
         if (name, cause) != (DYNAMO, "entry"):

@@ -4,9 +4,16 @@
 the end, the reports of ``PT_XLA_DEBUG_LEVEL`` (``layers.xla.reports``), for ``logs.origin``. Both
 get the lines from ``logs.reading``.
 
-Every line of a record carries the same prefix, so a record is found again when other processes
-print between its lines. Its time has milliseconds only: two records of one moment are separated by
-their first words.
+A record is what one call of torch's logger printed, of one line or more. Each of its lines carries
+the same prefix, so a record is found again when other processes print between its lines::
+
+    V1121 02:45:57.377000 11638 torch/_dynamo/guards.py:5396] [0/1] [__recompiles] Recompiling ...
+    V1121 02:45:57.377000 11638 torch/_dynamo/guards.py:5396] [0/1] [__recompiles]     triggered ...
+
+The time has milliseconds only: two records of one moment are separated by their first words.
+
+An artifact is what ``TORCH_LOGS`` can ask for by a name (``recompiles``); its records have that
+name as a tag. Records without one are plain: they are found by words in their first line.
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ _ID: Final = re.compile(r"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]", re.A)
 """The tag of a compile id, with the restart in it if any: ``[0/1]``, ``[0/1_1]``."""
 
 RECORD_HINT: Final = ".py:"
-"""What all prefixes have in common, for one search in a line."""
+"""What all prefixes have in common: a line without it is not looked at any further."""
 
 _TAG: Final = "] [__"
 _ARTIFACTS: Final = ("graph_breaks]", "recompiles")
@@ -60,18 +67,19 @@ _LONGEST: Final = 512 * 1024
 
 
 class TorchRecord(NamedTuple):
-    """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
-
-    ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
-    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records.
-    """
+    """One record, whole."""
 
     rank: str
+    """The process as its launcher names it; empty without a launcher."""
     pid: str
     where: str
+    """The file of torch that printed it: ``torch/_dynamo/guards.py``."""
     id: str
+    """The compile id: ``0/1``."""
     attempt: int
+    """How often Dynamo has restarted this compilation: 1 of ``0/1_1``."""
     artifact: str
+    """The name that ``TORCH_LOGS`` knows it by; empty for a plain record."""
     text: str
 
 
@@ -128,9 +136,9 @@ class _Open:
 class TorchLines:
     """Finds records and passes each, whole, to ``take``.
 
-    A record of an artifact ends with the next record of its process. Others end with the first line
-    of anyone else, since device graphs that follow are linked to them; ``is_waiting`` says that
-    there is one.
+    A record of an artifact ends with the next record of its process. A plain record ends with the
+    first line of anyone else, since the device graphs that follow are linked to it; ``is_waiting``
+    says that a plain record is open.
     """
 
     def __init__(self, take: Callable[[TorchRecord], None]) -> None:
@@ -167,7 +175,7 @@ class TorchLines:
             self._close(process)
 
     def _find(self, line: str, at: int) -> None:
-        """Begin the record that has a mark ``at`` a place in its first line."""
+        """Begin the record whose first line has a mark (``_TAG``, ``_MARKS``) at a position."""
         begin = max(0, at - prefixes.REACH)
         # The mark may be in the prefix itself. The rest of that is searched, too: its tags.
         prefix = _PREFIX.search(line, begin, at + 64)
@@ -213,7 +221,7 @@ def _is_read(line: str, tag: int) -> bool:
 # The reports of torch_xla, which ``PT_XLA_DEBUG_LEVEL`` asks for.
 
 REPORT_HINT: Final = "Comp"
-"""What all lines of the reports have in common, for one search in a line."""
+"""What all lines of the reports have in common: another line is not looked at any further."""
 _ANALYSIS: Final = "Compilation Analysis: "
 _HASH: Final = "Computation hash: "
 _IN_A_SENTENCE: Final = ("Post ", "'", '"', "`")
@@ -231,7 +239,7 @@ class XlaLines:
         """Take the next line of the log that has ``REPORT_HINT`` in it."""
         at = line.find(_ANALYSIS)
         if at < 0:
-            # Without a block of that rank it is somebody else's word (TF_CPP_VMODULE prints it).
+            # Before the first report the words are somebody else's (TF_CPP_VMODULE prints them).
             at = line.find(_HASH) if self._readers else -1
         before = line[:at]
         if at < 0 or len(before) > prefixes.BEFORE or before.endswith(_IN_A_SENTENCE):
