@@ -1,9 +1,10 @@
 """The meaning of a reason and how to fix it: one line in a failure, a page on demand.
 
-Here an item of a record comes in. Its ``family`` is looked up by its reason (``reasons``), and with
-that its ``name``, the ``topic`` for ``graphbreak explain``, and ``shorts``, the lines after
-``fix:``. ``explain`` and ``suggest`` are given a text that a user has typed (``explanation``).
-Nothing here imports torch or pytest.
+A family is a group of reasons with one meaning and one remedy, such as ``item``: it has a name, a
+page, and lines after ``fix:`` (``reasons``, ``families.yaml``). Here an item of a record comes in.
+Its ``family`` is looked up by its reason, and with that its ``name``, the ``topic`` for
+``graphbreak explain``, and ``shorts``, the lines after ``fix:``. ``explain`` and ``suggest`` are
+given a text that a user has typed (``explanation``). Nothing here imports torch or pytest.
 """
 
 from __future__ import annotations
@@ -43,15 +44,20 @@ DEVICES: Final = ("xla", "tt")
 """The layers that compile Dynamo's graphs for a device."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
-"""The items for which there can be advice.
-
-``LineRuns`` has no branch of its own in ``family``: of Dynamo and of devices its ``cause`` is
-looked up, as that of a graph.
-"""
+"""The items for which there can be advice."""
 
 
 def family(item: Item) -> Family | None:
-    """Return the family that an item belongs to, or None if this package has no words for it."""
+    """Return the family that an item belongs to, or None if this package has no words for it.
+
+    It is looked up by layer and kind of item in one of the lists of ``Families``::
+
+                              break, eager    recompile     graph, runs of a line
+        dynamo                breaks          recompiles    topics, by the cause
+        xla, tt               breaks          device        device, by the cause
+        inductor and others   below           below         none; runs: below
+        jax                   stopped         retraces      programs; runs: stopped
+    """
     if item.layer == "jax":
         return _jax_family(item)
     if item.layer in BELOW:
@@ -66,7 +72,7 @@ def family(item: Item) -> Family | None:
     if isinstance(item, Eager):
         return first(families().breaks, item.reason, "", item.where.code)
     if item.layer == "dynamo":
-        # for entry, break, callee and recompile, the break or the recompile has the advice
+        # An entry has none, and of a graph that follows from a break the break has the advice.
         return first(families().topics, item.cause)
     return first(families().device, item.cause, item.reason)
 
@@ -75,7 +81,7 @@ def _jax_family(item: Item) -> Family | None:
     if isinstance(item, Recompile):
         return first(families().retraces, item.reason)
     if isinstance(item, Graph):
-        # jit is as it should be, and a retrace is reported by its recompile
+        # A graph of the cause jit is as it should be, and a retrace is reported by its recompile.
         return first(families().programs, item.cause)
     return first(families().stopped, item.reason)
 
@@ -101,10 +107,11 @@ def topic(item: Item) -> str:
 def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ...]:
     """Return what to write instead for each reason of an item: a line may break for several.
 
-    ``graphs`` are those of the record by layer: what helps Dynamo may not help a device below it.
-    Empty where no line was followed by a test in the form that the item has; its page says more.
+    A form is how the line that breaks is reached (``reasons.PLAIN``), and whether a device compiles
+    the graph: what helps Dynamo may not help a device below it. ``graphs`` are the graphs of the
+    record by layer. A line is shown only if a test has followed it in each form that the item has
+    (``FixLine.holds``); if there is none, the page says more.
     """
-    # A line is shown if it holds in each of these forms (``FixLine.holds``).
     forms = {PLAIN}
     if isinstance(item, Break) and item.through:
         forms = {item.through}
@@ -138,7 +145,7 @@ def _alone(item: Break, reason: BreakReason) -> Break:
 
 
 def _texts(item: Item) -> tuple[str, str, str]:
-    """Return the reason of an item, the details of it, and the source line that it is about."""
+    """Return the three texts that families are found by: reason, details, and source line."""
     if isinstance(item, Break):
         detail = "\n".join((item.explanation, *item.hints))
         if _in_autograd_function(item.stack):

@@ -1,7 +1,15 @@
 """The long answer of ``graphbreak explain``: a page, torch's own words, further reading.
 
-First the pages, a file of ``pages/`` for each family; then what is found for what a user has typed:
-``explain`` knows an id, a name or the text of a reason, else ``suggest`` names what is near.
+First the pages, a file of ``pages/`` for each family; then what is found for what a user has typed.
+``explain`` tries in this order::
+
+    GB0124                    an id: torch's own words (``registry``), and the family that fits
+    item, .item()             the name of a family, in any spelling
+    Unsupported Tensor.item   a reason of torch: its id
+    n == 3                    a text in which the sign of a family is found
+
+If it knows nothing, ``suggest`` names what is near. A family is a group of reasons with one page
+(``reasons``).
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.reasons import Family, families, first, guard_text
 from pytest_graphbreak.advice.registry import Words
 
-# The parts of a page in pages/: "## Why", "- an item", a block of code, "inputs: torch.ones(3)".
+# A page is Markdown. Its parts: "## Why", "- an item", a block of code, "inputs: torch.ones(3)".
 _SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n((?:(?!```).*\n)*)```[ \t]*$", re.MULTILINE)
@@ -29,20 +37,23 @@ _KEY = re.compile(r"^(inputs|needs|raises|since|until):[ \t]*(.+)$", re.MULTILIN
 class Example(Struct, frozen=True):
     """Code before and after. ``f`` is what is compiled, unless it compiles itself.
 
-    ``note`` says what the example shows; ``inputs`` is the expression of the calls; ``needs`` is
-    ``xla`` if the example needs a device, ``jax`` if it is one of JAX, or empty; ``raises`` is the
-    exception that the code before raises, or empty; ``since`` and ``until`` are the first and the
-    last torch (``2.13``) for which the code before does what the note says, or empty for all.
+    The tests run both (``tests/advice/test_examples.py``).
     """
 
     note: str
+    """What the example shows."""
     before: str
     after: str
     inputs: str
+    """The expression of the calls: ``torch.ones(3)``."""
     needs: str = ""
+    """``xla`` if the example needs a device, ``jax`` if it is one of JAX, else empty."""
     raises: str = ""
+    """The exception that the code before raises, if it does."""
     since: str = ""
+    """The first torch for which the code before does what the note says, ``2.13``; empty: all."""
     until: str = ""
+    """The last one."""
 
 
 class Page(Struct, frozen=True):
@@ -109,7 +120,7 @@ _OF_JAX = re.compile(
     r"|new function object|is a method of another|program may have been forgotten"
     r"|calls Python on the host|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\["
 )
-"""Words that are only used for programs of JAX."""
+"""Words that are only used for programs of JAX: ``float32[3] before, float32[4] now``."""
 
 
 @cache
@@ -133,21 +144,20 @@ def by_name() -> dict[str, Family]:
 
 
 class Explanation(Struct, frozen=True):
-    """What is known of a reason.
-
-    ``family`` is the name of the page, empty if there are only torch's words; ``id`` is an id of
-    torch, whose version is ``torch``, or None. ``words`` are torch's own, the newest
-    first. ``also`` names families that share this reason and may fit better.
-    """
+    """What is known of a reason: a family, an id of torch, or both."""
 
     title: str
     family: str
+    """The name of the family and of its page; empty if there are only torch's words."""
     short: str | None = None
     page: Page | None = None
     id: str | None = None
     torch: str | None = None
+    """The version of torch that has the id."""
     words: tuple[Words, ...] = ()
+    """What torch says of the id, the newest first."""
     also: tuple[str, ...] = ()
+    """Other families that share this reason and may fit better."""
 
     @property
     def url(self) -> str | None:

@@ -1,7 +1,9 @@
 """Determines the kind of compile failure that a test died of, and what to gather next.
 
 The input is the name of the exception, its message and the traceback's text, the output a
-``Triage``. The kinds and the rules that distinguish them are in ``triage.yaml``.
+``Triage``. The kinds and the rules that distinguish them are in ``triage.yaml``: the first rule
+that fits names the kind, such as ``graph-break``, ``backend`` or ``accuracy``. ``suite.reports``
+shows the lines of ``of_error`` below the traceback of a test that failed by itself.
 
 This is only for a test that compiled something: a difference in values counts as a matter of
 accuracy here, whatever was compared.
@@ -56,17 +58,15 @@ class Kind(Struct, frozen=True):
 
 
 class Triage(Struct, frozen=True):
-    """The result. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
-
-    ``broke`` is set for errors of ``fullgraph=True``: it is reported and advised on like any other
-    break. Its count is 1 and its layer is dynamo. ``raised`` is the file of torch that raised the
-    error, empty if it was raised elsewhere.
-    """
+    """The result."""
 
     kind: Kind
     topic: str | None = None
+    """What to ask ``graphbreak explain`` for."""
     broke: Break | None = None
+    """The graph break that an error of ``fullgraph=True`` reports, as a break of Dynamo."""
     raised: str = ""
+    """The file of torch that raised the error; empty if it was raised elsewhere."""
 
     def lines(self, run: str, tool: str = "graphbreak") -> tuple[str, ...]:
         """Return lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
@@ -146,8 +146,8 @@ def triage(exception_type_name: str, message: str, traceback_text: str = "") -> 
     if rule.kind == "graph-break" and rule.topic is None:
         broke = _break(message)
         return Triage(kind, advice.topic(broke) or None, broke, raised)
-    compiling = rule.kind in ("backend", "triton")  # the kinds that one page explains
-    return Triage(kind, rule.topic or ("backend" if compiling else None), raised=raised)
+    by_backend = rule.kind in ("backend", "triton")  # the page ``backend`` is for both
+    return Triage(kind, rule.topic or ("backend" if by_backend else None), raised=raised)
 
 
 def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tuple[str, ...]:
@@ -194,8 +194,8 @@ def _places(traceback_text: str) -> Iterator[str]:
     return (quoted or bare for quoted, bare in reversed(places))
 
 
-# "... doesn't work unless it is captured completely with torch.compile. Got graph break/error: "
-# is put before the reason by operators like torch.cond.
+# Operators like torch.cond put these words before the reason: "... doesn't work unless it is
+# captured completely with torch.compile. Got graph break/error: ".
 _HIGHER_ORDER = re.compile(
     r"\A.*?unless it is captured completely with torch\.compile\.\s+Got (?:graph break/error:)?\s*",
     re.DOTALL,

@@ -1,13 +1,14 @@
 """Lines of the checkout that a report is made in: around a place, and those that changed.
 
 ``CheckoutSources`` has the lines around a place of any report, for the page (``rows``) and
-``cli.explain``; ``CheckoutLines`` those that changed in the checkout where a test failed, for the
-text of its failure.
+``cli.explain``; ``CheckoutLines`` has the lines that changed since the baseline was committed, for
+the text of a failure (``report.failure``). Both stand here because neither a report nor a checkout
+is trusted:
 
-Neither a report nor a checkout is trusted. A report could name any file of this machine in order
-to show it, so only Python files below the root are read, and only if the line that the report
-quotes is really there. git runs no program that a repository names (a file system monitor, a diff
-tool), and does not treat a directory in it as a repository.
+- A report could name any file of this machine in order to show it. So only Python files below the
+  root are read, and only if the line that the report quotes is really there.
+- A repository can name programs for git to run (a file system monitor, a diff tool), or hold a
+  directory that looks like another repository. git is called so that it heeds neither.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LONGEST_LINE: Final = 200
 """Characters of a line of an excerpt."""
 
 Excerpt = tuple[int, list[str]]
-"""The number of the first line, and the lines."""
+"""The number of the first line, and the lines: ``(9, ["    def forward(self, x):", ...])``."""
 
 
 class CheckoutSources:
@@ -81,6 +82,7 @@ SLOWEST: Final = 120
 _GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 # Without context (-U0), so that a hunk has changed lines only.
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
+# --- yolo/head.py, +++ yolo/head.py
 _FILE: Final = re.compile(r"(?:---|\+\+\+) (.*)")
 # @@ -10,0 +11,2 @@
 _HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -96,7 +98,10 @@ class ChangedLine(NamedTuple):
 
 
 class CheckoutLines:
-    """The lines of a checkout that a failed test may be due to; ``test`` is its file."""
+    """The lines of a checkout that a failed test may be due to.
+
+    ``test`` is the file of the test, as Python has it; ``baseline`` the file of its baseline.
+    """
 
     def __init__(self, root: Path, test: str, baseline: Path | None = None) -> None:
         self._root = root
@@ -112,9 +117,12 @@ class CheckoutLines:
     def changed_lines(self, near: Sequence[Frame]) -> tuple[str, list[ChangedLine]]:
         """Return the commit of the baseline, and the lines of the test that changed since then.
 
-        Lines in functions of the frames ``near`` come first, then those in their files, then those
-        in other files of the test, and last what stands in its file within other functions: mostly
-        other tests.
+        ``near`` are the places of what got worse. The lines come in this order::
+
+            0    in the function of such a place
+            1    elsewhere in the file of one, unless that is the test's own
+            2    in another file of the test, or at the top of the test's own, for all of its tests
+            3    in another function of the test's file: mostly another test
         """
         if self._baseline is None:
             return "", []
@@ -127,7 +135,6 @@ class CheckoutLines:
             if (file, function) in functions:
                 return 0
             if file == test:
-                # What is at the top of the file is for all of its tests.
                 return 2 if function == "<module>" else 3
             return 1 if any(frame.file == file for frame in near) else 2
 
@@ -153,14 +160,17 @@ class CheckoutLines:
 
 
 class Hunk(NamedTuple):
-    """A hunk of a diff without context: the first new line, how many, and what was there before.
+    """A hunk of a diff without context: what came in place of what.
 
     ``@@ -10,0 +11,2 @@`` is ``Hunk(11, 2, [])``: two lines came, none was deleted.
     """
 
     first: int
+    """The number of the first new line; if none came, of the line above those that are gone."""
     added: int
+    """How many lines came."""
     deleted: list[str]
+    """The lines that are gone, without their indentation."""
 
     def lines(self, file: str, places: Places) -> Iterator[ChangedLine]:
         """Yield its new lines; if it has none, those that were deleted, without their numbers."""

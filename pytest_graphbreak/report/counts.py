@@ -1,7 +1,18 @@
-"""Counts in words: those of records as they are, and those of a verdict as they changed.
+"""Counts in words: of records as they are, and of a verdict as they changed.
 
-All reports say ``made_of`` and ``layer_counts`` of records. A failure begins with ``headline``, and
-has the line of ``changed_counts`` below its places.
+Of records (all reports)::
+
+    made_of           6 entries + 8 after a break (compiled 3, loaded 11)
+    layer_counts      14 graphs = 6 entries + 8 after a break; 3 graph breaks, 0 recompiles
+    graphs_and_breaks 2 dynamo graphs, 1 graph break
+
+Of a verdict (a failure, around its places)::
+
+    headline          graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
+    changed_counts    dynamo 1 -> 2 (1 entry, 1 after a break), breaks 0 -> 1
+
+A step is a total that differs from the baseline, or exceeds a limit (``Difference``). A cause is
+why a graph exists (``model.layers.GraphCause``).
 """
 
 from __future__ import annotations
@@ -97,7 +108,8 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     steps = verdict.over or verdict.lost or verdict.improved
     if not steps:
         return f"{verdict.name}, {graphs_and_breaks(record)}"
-    # Operations that are missing follow from code that left the compiler, which is the reason.
+    # Operations that are missing follow from code that left the compiler, so any other step comes
+    # first. Of steps that are equally large, the one on the deepest layer is shown.
     step = max(
         steps,
         key=lambda item: (item.kind != "ops", abs(item.growth), item.layer == record.headline),
@@ -171,7 +183,7 @@ def changed_counts(
     """
     steps = {
         (step.kind, step.layer, step.before, step.after): step
-        # Of two equal steps, the one of the baseline comes last and is kept.
+        # Where a baseline and a marker have the same numbers, the step of the baseline is kept.
         for step in sorted(
             (*verdict.worse, *verdict.improved), key=lambda item: item.by == "baseline"
         )

@@ -1,7 +1,17 @@
 """Findings as lines: what, where, what to write instead, what led there, what follows from it.
 
-Every report that shows text shows findings by these lines. Below them are the parts that other
-texts share: places, source lines, and the settings of torch (``measured_with``).
+Every report that shows text shows findings by these lines; the ``Finding`` has the words already::
+
+    + GB0124  Unsupported Tensor.item() call              its sign, id and words
+          yolo/head.py:11 in Head.forward                 at: a place, and below it its source line
+              if scores.max().item() > 0.9:
+          fix: torch.where(condition, a, b)               to_try
+          from tests/test_yolo.py:8 in test_yolo          calls
+          and because of it:                              consequences
+            yolo/neck.py:4 in Neck.forward is compiled again (3/1)
+
+Below are the parts that other texts share: places, source lines, and the settings of torch
+(``measured_with``).
 """
 
 from __future__ import annotations
@@ -41,7 +51,7 @@ KINDS: Final = {
 
 
 def lines(finding: Finding) -> list[TextLine]:
-    """Return the lines of a finding after its sign: new, gone, another reason."""
+    """Return the lines of a finding after its sign: ``+`` new, ``-`` gone, ``~`` reworded."""
     head = sign_line(finding.sign, finding.words, f"{finding.id}  " if finding.id else "")
     return [head, *_body(finding, finding.count)]
 
@@ -72,6 +82,7 @@ def count_line(count: int, text: str, took: float | None = None) -> TextLine:
 
 
 def _body(finding: Finding, times: int = 1) -> Iterator[TextLine]:
+    """Yield the lines below the first one; ``times`` is how often its first place was reached."""
     if finding.circumstances:
         yield detail(finding.circumstances)
     yield from map(detail, finding.notes)
@@ -81,7 +92,7 @@ def _body(finding: Finding, times: int = 1) -> Iterator[TextLine]:
             yield from code(where)
         else:
             yield from at(where, times)
-        times = 1  # only the first place says how often
+        times = 1  # the other places do not say how often
     yield from to_try(*finding.fix)
     yield from calls(finding.calls)
     yield from consequences(finding)

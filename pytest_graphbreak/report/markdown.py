@@ -11,7 +11,12 @@
 
 ``render`` is called by ``report`` and ``check`` of the command with ``--markdown``, and for the
 step summary of a run on GitHub (``report.github``). The text is limited in bytes (GitHub accepts
-65,536 characters in a comment and 1 MiB in a step summary) and states what it leaves out.
+65,536 characters in a comment and 1 MiB in a step summary) and states what it leaves out. So each
+part is added to a ``BoundedText`` and has a share of the limit.
+
+A ``ProfileRun`` is the report of one run, with its tests; ``CheckNotes`` is what ``check`` knows
+besides, such as missing reports. What a test counts as, its standing, is a verdict or another word
+for what is not judged (``report.standing``).
 """
 
 from __future__ import annotations
@@ -83,7 +88,11 @@ _RESERVE: Final = 700
 
 
 def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NO_NOTES) -> str:
-    """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
+    """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000).
+
+    A test has a row if its standing is one of ``NAMED``, and folded details if it is the first one
+    of a cause, or failed for another reason than the gate.
+    """
     rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
@@ -104,7 +113,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     page.add(
         _passing_changes(passing_changes((test_name(test, run, runs), test) for run, test in rows))
     )
-    firsts = set(causes.firsts)  # a test that the gate did not fail has no cause
+    firsts = set(causes.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
@@ -159,6 +168,7 @@ _RED: Final = {
 
 
 def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
+    """Return the first line: the red tests by verdict, else how many tests were judged."""
     tests = [test for run in runs for test in run.tests]
     verdicts, red = count_standings(tests), Counter(test.verdict for test in tests if is_red(test))
     parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
@@ -252,7 +262,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
 
 
 def _add_list(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
-    """Add as many lines as fit into ``size`` bytes, and how many more there are."""
+    """Add as many lines as fit into ``size`` bytes, and how many more of ``total`` there are."""
     end, shown = page.size + size, 0
     for line in lines:
         if page.size + len(line.encode()) > end or not page.add(line):
@@ -308,6 +318,7 @@ def _row(run: ProfileRun | None, test: TestReport) -> str:
 
 
 def _breaks(test: TestReport) -> str:
+    """Return the graph breaks of a test, ``0 → 1`` if the baseline has another number."""
     after = len(test.record.breaks)
     if test.baseline is None:
         return str(after or "")

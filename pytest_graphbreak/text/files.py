@@ -1,11 +1,12 @@
-"""Files that are written: in one step, and only over what is ours; and what a path is shown as.
+"""Files that commands and sessions write: in one step, and only over what is ours.
 
 - ``put`` writes beside the destination under a hidden name, which then replaces the old file. If
   the process is killed at any moment, it leaves the old file or the new one, and perhaps the hidden
   one, which nobody reads.
 - ``refuse_foreign`` keeps a command from replacing a file of the user: each kind of file that we
   write begins with a mark (``SCRIPT``, ``LOG``, ``PAGE``, ``REPORT``, ``RESULT``).
-- ``without_collector`` is for whoever reads or writes very many of them.
+- ``display_path`` is how a path is shown, and ``without_collector`` is for whoever reads or writes
+  very many files.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from pytest_graphbreak.text.errors import UserError
 def in_one_step(path: Path) -> Iterator[int]:
     """Yield a new open file, which replaces ``path`` if the block ends without an error.
 
-    It is locked (``hold``) while it has its hidden name, ``.graphbreak-*.tmp``. Its mode is that of
-    any new file. Raises ``OSError``; ``path`` is then unchanged.
+    It is locked (``hold``) while it has its hidden name, ``.graphbreak-*.tmp``, so that
+    ``baseline.files`` can tell one that somebody is writing from one that a killed process left.
+    Its mode is that of any new file. Raises ``OSError``; ``path`` is then unchanged.
     """
     hidden = path.with_name(f".graphbreak-{os.urandom(8).hex()}.tmp")
     handle = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -101,7 +103,7 @@ _KINDS: Final = {
     REPORT: "a report written",
     RESULT: "a result written",
 }
-"""What a file with another beginning is not: ``not a report written by graphbreak``."""
+"""What is said of a file that begins otherwise: ``not a report written by graphbreak``."""
 
 
 def is_ours(path: Path, command: str = "") -> bool:
@@ -111,15 +113,11 @@ def is_ours(path: Path, command: str = "") -> bool:
     return match is not None and head.startswith(command.encode(), match.end())
 
 
-def is_free(path: Path) -> bool:
-    """Return whether a script may be written there."""
-    return not _obstacle(path, SCRIPT)
-
-
 def refuse_foreign(path: Path, mark: re.Pattern[bytes], option: str = "") -> None:
     """Raise ``UserError`` if something is there that may not be replaced.
 
-    That is all but a file that begins with the mark, or is empty. What is a stream loses nothing.
+    A file may be replaced if it begins with the mark (``REPORT``), or is empty. A stream may be
+    written to: it loses nothing.
     """
     if what := _obstacle(path, mark):
         words = f"{path} is {what}, and is left as it is; the result would go there"
@@ -127,6 +125,7 @@ def refuse_foreign(path: Path, mark: re.Pattern[bytes], option: str = "") -> Non
 
 
 def _obstacle(path: Path, mark: re.Pattern[bytes]) -> str:
+    """Return what is there and may not be replaced, ``a symlink``; empty if nothing is."""
     if is_stream(path) or not os.path.lexists(path):
         return ""
     if what := _special(path):
@@ -138,13 +137,14 @@ def _obstacle(path: Path, mark: re.Pattern[bytes]) -> str:
 
 
 def _special(path: Path) -> str:
-    """Return what a path is, or "" if it is a regular file."""
+    """Return what a path is instead of a regular file; empty if it is one."""
     if path.is_symlink():
         return "a symlink"
     return "" if path.is_file() else "a directory" if path.is_dir() else "no file"
 
 
 def _head(path: Path) -> bytes | None:
+    """Return the beginning of a file; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(_HEAD)
@@ -183,7 +183,7 @@ def put(path: Path, data: bytes) -> None:
 
 def probe(path: Path) -> None:
     """Raise ``OSError`` if a file of this name could not be written; nothing is left behind."""
-    if os.path.lexists(path):  # ``put`` replaces it, by a file beside it
+    if os.path.lexists(path):  # ``put`` makes a file beside it, so this tries another name
         if not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied", str(path))
         path = path.with_name(f".graphbreak-{os.getpid()}")

@@ -7,7 +7,9 @@
   docker compose (``worker-1  | ``), kubectl (``[pod/worker-0/main] ``) and srun (``0: ``).
 
 Other text may come before a prefix (a CI's time stamps, half a line of another thread), so
-nothing here is tied to the beginning of a line.
+nothing here is tied to the beginning of a line. The readers of logs (``logs.torch_lines``,
+``layers.tt.log``) find a prefix by a mark in it; ``rank`` and ``thread`` are asked with what comes
+``before`` it. The characters of a line are bytes (``text.lines``) until ``text`` makes words.
 """
 
 from __future__ import annotations
@@ -28,21 +30,23 @@ _RANK: Final = re.compile(
     r"(?:\x1b\[[\d;]*m)* ",
     re.A,
 )
-# (  12.345s) [        421D1300]
+# (  12.345s) [        421D1300] module_builder.cc: up to the file name
 _THREAD: Final = re.compile(r"\[ *([^\[\]\r\n]{1,16})\] *$")
 
 REACH: Final = 4096
-"""Maximum distance in bytes from a mark to what belongs to it in its line; lines of MLIR can be
-megabytes long."""
+"""Maximum distance in bytes from a mark to what belongs to it in its line.
+
+Lines of MLIR can be megabytes long, and nobody searches all of that.
+"""
 
 BEFORE: Final = 128
 """Maximum number of bytes before a prefix in its line."""
 
 
 def rank(before: str) -> str:
-    """Return the process that printed a line, as its launcher names it, or empty.
+    """Return the process that printed a line, as its launcher names it; empty without a launcher.
 
-    ``before`` is the text of the line before its prefix.
+    ``1,0`` of mpirun, ``rank0`` of torchrun, ``worker-1`` of docker compose.
     """
     match = _RANK.search(before[-BEFORE:])
     return next(filter(None, match.groups())) if match else ""
