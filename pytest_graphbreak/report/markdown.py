@@ -16,7 +16,8 @@ part is added to a ``BoundedText`` and has a share of the limit.
 
 A ``ProfileRun`` is the report of one run, with its tests; ``CheckNotes`` is what ``check`` knows
 besides, such as missing reports. What a test counts as, its standing, is a verdict or another word
-for what is not judged (``report.standing``).
+for what is not judged (``report.standing``). A test has a row in the table if its standing is one
+of ``NAMED``, and folded details if it is the first of a cause, or failed by more than the gate.
 """
 
 from __future__ import annotations
@@ -88,11 +89,7 @@ _RESERVE: Final = 700
 
 
 def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NO_NOTES) -> str:
-    """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000).
-
-    A test has a row if its standing is one of ``NAMED``, and folded details if it is the first one
-    of a cause, or failed for another reason than the gate.
-    """
+    """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
