@@ -17,7 +17,7 @@ part is added to a ``BoundedText`` and has a share of the limit.
 A ``ProfileRun`` is the report of one run, with its tests; ``CheckNotes`` is what ``check`` knows
 besides, such as missing reports. What a test counts as, its standing, is a verdict or another word
 for what is not judged (``report.standing``). A test has a row in the table if its standing is one
-of ``NAMED``, and folded details if it is the first of a cause, or failed by more than the gate.
+of ``NAMED``, and folded details if it is the first of a cause, or was not failed by the gate.
 """
 
 from __future__ import annotations
