@@ -1,9 +1,15 @@
-"""Writes a script for each break and each cut of torch_xla, runs it, and reports what occurred.
+"""Writes a script for each break and each cut of torch_xla, runs it, and says whether it shows it.
 
-The smallest function that has the break is taken out of the running program with its arguments: the
-module that it belongs to is taken out of the model by its path, or the function is called by its
-name. If the break does not occur that way, the function that called it is tried, and in the end the
-program itself.
+Of a break, the smallest function that has it is taken out of the running program with its arguments
+(a ``CutFunction``). If the break does not occur in a script that calls that function alone, the
+function that called it is tried, and in the end the program itself.
+
+A cut of torch_xla is a line at which it ends a graph (a ``lazy.LazyCut``). No function can be taken
+out there, so its script always runs the program.
+
+``cli.repro`` makes a ``Repro``, which runs the program once, and shows each ``Script`` that ``run``
+yields. ``writing.Writer`` and ``lazy`` return the texts of the scripts; each of them, and the
+program, is run in a process of its own by the ``Bench``, which returns the run as a ``Trial``.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -32,25 +39,25 @@ MOST_TRIES = 5
 
 
 class Script(Struct, frozen=True):
-    """A script. ``verified`` is true if the same break occurred.
-
-    ``why`` says why not. Of a verified script it names the smaller functions that were tried first
-    and did not have the break. ``how`` says how the script comes by what it calls
-    (``CutFunction.what``).
-    """
+    """A script that was written and run, for a break, or for a cut in the form of a break."""
 
     path: Path
     item: Break
     what: str
+    """The function that it calls: ``helper``, or ``the whole program``."""
     verified: bool
+    """Whether the same break or cut occurred in its run."""
     why: str = ""
+    """Why not. Of a verified script: which smaller functions were tried before, and why these did
+    not do."""
     how: str = ""
+    """How it comes by what it calls: ``inner of Outer by its path`` (``CutFunction.what``)."""
 
 
 class Repro:
-    """Writes the scripts of one target, which runs as it is when this is made.
+    """Writes the scripts of one target, which runs as it is when this is made (``first``).
 
-    ``run`` yields the scripts, and ``clean`` is called at the end.
+    ``run`` yields the scripts. ``clean`` is called at the end, also if nothing was written.
     """
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
@@ -68,25 +75,25 @@ class Repro:
         self._writer = Writer(target, self.first.device, options, as_test, out)
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
-        """Yield one script for each break, as soon as it has been run."""
+        """Yield one script for each break and each cut, as soon as it has been run.
+
+        ``progress`` is called with how many are done, how many there are, and what comes now.
+        """
         breaks, paths = self.first.record.breaks, self._paths()
         if breaks:
             progress(0, 1, "taking the functions out")
-        cuts = self._cuts() if breaks else {}
-        todos: list[Break | lazy.LazyCut] = [*breaks, *self.lazy]
-        for number, todo in enumerate(todos):
-            item = todo if isinstance(todo, Break) else todo.item
+        functions = self._taken_out() if breaks else {}
+        todos = [(item, partial(self._smallest, item, functions)) for item in breaks]
+        todos += [(cut.item, partial(self._lazy_script, cut)) for cut in self.lazy]
+        for number, (item, write) in enumerate(todos):
             progress(number, len(todos), f"{item.where.function}: {item.reason}")
             path = next(paths)
             try:
-                if isinstance(todo, Break):
-                    written = self._smallest(path, todo, cuts)
-                else:
-                    written = self._lazy_script(path, todo)
+                script = write(path)
             except BaseException:  # a script that was not run to its end
                 _remove(path)
                 raise
-            yield written
+            yield script
 
     def clean(self) -> None:
         """Remove the directories that were made and are empty."""
@@ -94,8 +101,11 @@ class Repro:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _cuts(self) -> dict[str, CutFunction]:
-        """Return what was taken out (``cut``), by ``file``, a line end, and ``function``."""
+    def _taken_out(self) -> dict[str, CutFunction]:
+        """Run the program once more, and take out the functions on the stacks of its breaks.
+
+        Each has the key ``net.py\\nNet.forward`` (``_FrameCutter.cuts`` of ``cut``).
+        """
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -109,22 +119,25 @@ class Repro:
         return msgspec.convert(answer.get("cuts") or {}, dict[str, CutFunction])
 
     def _paths(self) -> Iterator[Path]:
-        """Yield names for the scripts, without the numbers that files of others use."""
+        """Yield the paths of the scripts: ``repros/net_repro_1.py``, ``repros/net_repro_2.py``...
+
+        A number is passed over where a file is not ours, or is the script of another target.
+        """
         stem = re.sub(r"\W", "_", self._target.stem)
         for number in itertools.count(1):
             path = self._out / f"{'test_' * self._as_test}{stem}_repro_{number}.py"
             data = path.with_suffix(".pt")
             is_free = not any(map(os.path.lexists, (path, data)))
-            is_ours = files.is_ours(path, f"repro {self._target.name}`")
+            is_ours = self._writer.has_written(path)
             if is_free or (is_ours and not data.is_symlink()):
                 yield path
 
-    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
+    def _smallest(self, item: Break, functions: Mapping[str, CutFunction], path: Path) -> Script:
         """Try the functions from the break outwards, and then the program."""
         reasons: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
             key = f"{frame.file}\n{frame.function}"
-            cut = cuts.get(key, CutFunction(why="it was not called by itself"))
+            cut = functions.get(key, CutFunction(why="it was not called by itself"))
             why: str | None = cut.why
             if not why:
                 text = self._writer.cut(item, frame, cut, f"{path.stem}.pt")
@@ -146,14 +159,17 @@ class Repro:
             reasons.append(f"the whole program: {why}")
         return Script(path, item, WHOLE, verified=why is None, why="; ".join(reasons))
 
-    def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
-        """Write the script of what torch_xla cut at a line."""
+    def _lazy_script(self, cut: lazy.LazyCut, path: Path) -> Script:
+        """Write the script of what torch_xla cut at a line, and run it."""
         self._write(path, lazy.script(self._writer, cut, self.first.record))
         why = lazy.missing(cut, self._measure(path, lazy.TEST))
         return Script(path, cut.item, WHOLE, verified=why is None, why=why or "")
 
     def _write(self, path: Path, text: str, data: str = "") -> None:
-        """Write the script and the file that it reads, and remove those of the previous attempt."""
+        """Write a script, and a copy of ``data`` beside it: the file of its inputs, if it has one.
+
+        Those of the previous attempt are removed.
+        """
         _remove(path)
         if data:
             shutil.copyfile(data, path.with_suffix(".pt"))
@@ -186,7 +202,10 @@ def _own(function: str) -> str:
 
 
 def missing(item: Break, trial: Trial) -> str | None:
-    """Return why a run does not show this break, or None if it does."""
+    """Return why the run of a script does not show its break, or None if it does.
+
+    ``lazy.missing`` is the same for a cut, which only an assertion of the script can show.
+    """
     if is_in(trial.record, item):
         return None
     if trial.error is not None:

@@ -1,8 +1,22 @@
 """Writes scripts that reproduce a break: how they come by the model and the inputs of a call.
 
 A script runs the program, uncompiled, until it calls what it compiles: all is loaded then, as the
-program does it. What breaks is taken from there (``cut``): a module by its path, or a function by
-its name.
+program does it. What breaks is taken from there: a module by its path, or a function by its name.
+That is found out in a run before, in a process of its own, by ``cut``. Its order (``CutOrder``) and
+answer (``CutFunction``) stand here, since the process of the command does not import torch. Of a
+module the script is, after its comment, its imports and ``_LOAD``::
+
+    def main():
+        torch.manual_seed(0)
+        full_model, _ = load_the_original_full_model()
+        model = full_model.get_submodule("inner")
+        compiled = torch.compile(model, backend="eager")
+        with torch.set_grad_enabled(False):
+            result = compiled(torch.tensor([[1.0, 2.0]], dtype=torch.float32))
+        return result
+
+``Repro`` tries the functions around a break by ``Writer.cut``, and in the end the program by
+``Writer.whole``. The scripts for what torch_xla cuts are ``lazy``'s, made of the same parts.
 """
 
 from __future__ import annotations
@@ -24,8 +38,8 @@ WHOLE: Final = "the whole program"
 """What a script runs that takes nothing out of it."""
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
 """The line by which torch prints the breaks of a script that is no test."""
-# What loads the program for a function of it: ``run`` is _SCRIPT or _TEST, ``number`` that of the
-# torch.compile whose callable is returned.
+_STANDARD: Final = ("contextlib", "inspect", "sys", "types")
+"""Modules of Python that a script imports if it uses them."""
 _LOAD: Final = '''
 class Loaded(BaseException):
     """Raised when the program first calls what it compiles: all of it is loaded then."""
@@ -67,22 +81,26 @@ def load_the_original_full_model():
 '''
 """What loads the program in a script.
 
+``run`` is ``_SCRIPT`` or ``_TEST``, ``path`` the expression of the program's path, and ``number``
+says which ``torch.compile`` of the program is meant: what that compiles is returned.
+
 The owner is the module that ``Module.compile`` was called on: it passes its bound ``_call_impl``
 to ``torch.compile`` and keeps the result in ``_compiled_call_impl``. Both that and the ``forward``
 which raises are removed, so that the script calls the model as the program made it.
 """
-# The lines that run a whole script, and a test.
 _SCRIPT: Final = """\
             sys.argv = [path, *{arguments}]
             sys.path.insert(0, {home})
             sys.modules["__main__"] = program
             exec(compile(Path(path).read_bytes(), path, "exec"), vars(program))"""
+"""The lines that run a whole script; ``home`` is its directory."""
 _TEST: Final = """\
             sys.path.append({root})
             options = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]
             pytest.main([*options, path + {test!r}])
             of_test = (one for one in sys.modules.values() if getattr(one, "__file__", 0) == path)
             vars(program).update(vars(next(of_test, program)))"""
+"""The lines that run a test. Its functions are in the module that pytest has imported."""
 
 
 class CutOrder(TargetOrder, frozen=True, kw_only=True):
@@ -94,41 +112,43 @@ class CutOrder(TargetOrder, frozen=True, kw_only=True):
 
 
 class CutFunction(Struct, frozen=True):
-    """A way to call a function of a running program.
-
-    ``expression`` is Python for it, of ``full_model`` or ``program``, once the program has called
-    what it compiles with its call ``number``; ``what`` says it in words. Its arguments are in
-    ``file``, and ``inline`` as source if all of them are small; ``grad`` is whether gradients were
-    computed. ``by_path`` is one of ``full_model``: what the program compiles, or a module in it, is
-    the model of the script. ``why`` says that there is none.
-    """
+    """How a script can call a function that the program calls; or ``why`` it cannot."""
 
     expression: str = ""
+    """Python for the function: ``full_model.get_submodule("inner")``, ``program["helper"]``."""
     what: str = ""
+    """The same in words: ``inner of Outer by its path``."""
     number: int = 0
+    """Which ``torch.compile`` of the program has to have been called for that, from 0 on."""
     file: str = ""
+    """The file with the arguments of its first call."""
     inline: str | None = None
+    """These arguments as source, if all of them are small."""
     grad: bool = False
+    """Whether gradients were computed in that call."""
     by_path: bool = False
+    """Whether the expression is one of ``full_model``, what the program compiles; else it is one of
+    the variables of the program or of a module."""
     why: str = ""
 
 
 class Writer(Struct, frozen=True):
-    """Writes scripts for a target; ``device`` and ``options`` are those of the original's compile.
-
-    ``out`` is the directory for the scripts.
-    """
+    """Writes scripts for a target, as text. ``Repro`` puts them in files."""
 
     target: Target
     device: str
+    """What torch_xla computes on in the program (``Trial.device``), or ""."""
     options: Mapping[str, Any]
+    """Those of the program's first ``torch.compile`` (``Trial.options``)."""
     as_test: bool
+    """Whether a script is a test, which fails as long as the break is there."""
     out: Path = Path("repros")
+    """The directory for the scripts, from which they name the program."""
 
     def cut(self, item: Break, frame: Frame, cut: CutFunction, data: str) -> str:
-        """Return a script that calls a function of the program as it loads it.
+        """Return a script that calls a function of the program, once that has loaded it.
 
-        ``data`` is the file of the inputs, if they are not in the script.
+        ``data`` names the file of the inputs, if they are not ``CutFunction.inline``.
         """
         names = "full_model, _" if cut.by_path else "_, program"
         body = [f"{names} = load_the_original_full_model()"]
@@ -142,8 +162,8 @@ class Writer(Struct, frozen=True):
             call = '*saved["args"], **saved["kwargs"]'
         elif ".to(device)" in call:
             body.append("device = torch_xla.device()")
-        body += self._run(function, call, cut.grad)
-        run, path = self.program()
+        body += self._compiled_call(function, call, cut.grad)
+        run, path = self._program()
         loader = _LOAD.format(number=cut.number, path=path, run=run).strip("\n")
         what = f"{frame.function}, {cut.what}" if cut.by_path else frame.function
         return self._script(item, what, body, [loader, "", ""])
@@ -154,14 +174,14 @@ class Writer(Struct, frozen=True):
 
     def namespace(self) -> list[str]:
         """Return the lines that make the module of the whole program."""
-        _, path = self.program()
+        _, path = self._program()
         return ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
 
     def lines(self) -> list[str]:
         """Return the lines that run the whole program in it."""
-        return textwrap.dedent(self.program()[0]).splitlines()
+        return textwrap.dedent(self._program()[0]).splitlines()
 
-    def program(self) -> tuple[str, str]:
+    def _program(self) -> tuple[str, str]:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
         if test:
@@ -173,7 +193,7 @@ class Writer(Struct, frozen=True):
         return run, path_source(program, self.out)
 
     def _script(self, item: Break, what: str, body: list[str], loader: list[str]) -> str:
-        """Return a script with its imports in order."""
+        """Return a script: its comment, its imports in order, ``loader``, ``main`` with a body."""
         text = "\n".join([*body, *loader])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
         lines += ["from pathlib import Path"] if "Path(" in text else []
@@ -190,18 +210,19 @@ class Writer(Struct, frozen=True):
         head = self.header(what, f"{name}{item.reason}", item.where, end)
         return "\n".join([*head, "", *lines, *main, ""])
 
-    def _run(self, what: str, call: str, grad: bool) -> Iterator[str]:
-        """Yield the lines that compile, run, and wait for the device."""
+    def _compiled_call(self, function: str, arguments: str, grad: bool) -> Iterator[str]:
+        """Yield the lines that compile a function, call it, and wait for the device."""
         options = "".join(
             f", {key}={literal(value)}"
             for key, value in self.options.items()
             if value is not None and key in ("backend", "dynamic", "mode")
         )
+        # None stands for an object, a backend of the program's own: the break needs none.
         if "backend" in self.options and self.options["backend"] is None:
             options += ', backend="eager"'
-        yield f"compiled = torch.compile({what}{options})"
+        yield f"compiled = torch.compile({function}{options})"
         yield f"with torch.set_grad_enabled({grad}):"
-        yield f"    result = compiled({call})"
+        yield f"    result = compiled({arguments})"
         if self.device:
             yield "torch_xla.sync()"
         yield "return result"
@@ -228,19 +249,20 @@ class Writer(Struct, frozen=True):
         return lines
 
     def header(self, what: str, reason: str, where: Frame, end: str) -> list[str]:
-        """Return the comment at the head of a script."""
-        lines = [
-            f"{files.HEADER}repro {self.target.name}`: {what}.",
-            reason,
-            f"{where.file}:{where.line} in {where.function}",
-            f"    {where.code}",
-            end,
-        ]
-        return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
+        """Return the comment at the head of a script, each text on a line of its own."""
+        place = f"{where.file}:{where.line} in {where.function}"
+        texts = (f"{files.HEADER}{self._command}: {what}.", reason, place)
+        first = [f"# {' '.join(text.split())}".rstrip() for text in texts]
+        return [*first, f"#     {where.code}", f"# {end}"]
 
+    def has_written(self, path: Path) -> bool:
+        """Return whether a file is a script for this target, written now or by an earlier run."""
+        return files.is_ours(path, self._command)
 
-_STANDARD: Final = ("contextlib", "inspect", "sys", "types")
-"""Modules of Python that a script imports if it uses them."""
+    @property
+    def _command(self) -> str:
+        """What the header says after ``Written by `graphbreak``, with one space for several."""
+        return " ".join(f"repro {self.target.name}`".split())
 
 
 def path_source(path: Path, script: Path) -> str:

@@ -10,8 +10,9 @@ import pytest
 from pytest_graphbreak.model.items import Break, Frame
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.repro import Repro, Script
+from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Trial
-from pytest_graphbreak.repair.writing import CutFunction, path_source
+from pytest_graphbreak.repair.writing import CutFunction, Writer, path_source
 
 pytestmark = pytest.mark.pure
 
@@ -33,6 +34,16 @@ def test_a_file_of_another_directory_is_named_in_full(here: Path) -> None:
     assert path_source(outside, Path("repros")) == repr(str(outside))
 
 
+@pytest.mark.parametrize("name", ["net.py", "my  net.py"])
+def test_a_script_is_known_as_one_of_its_target(name: str, here: Path) -> None:
+    """So that the next run replaces it; also one of a break that has no reason."""
+    writer = Writer(Target(Path(name)), "", {}, as_test=False)
+    script = here / "repros/net_repro_1.py"
+    script.write_text(writer.whole(Break("dynamo", "", ITEM.where)))
+    assert writer.has_written(script)
+    assert not Writer(Target(Path("other.py")), "", {}, as_test=False).has_written(script)
+
+
 class Interrupted(Repro):
     """Its first run is ended by Ctrl-C, when the script is there."""
 
@@ -44,10 +55,10 @@ class Interrupted(Repro):
     def _paths(self) -> Iterator[Path]:
         yield self._path
 
-    def _cuts(self) -> dict[str, CutFunction]:
+    def _taken_out(self) -> dict[str, CutFunction]:
         return {}
 
-    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
+    def _smallest(self, item: Break, functions: Mapping[str, CutFunction], path: Path) -> Script:
         path.write_text("a script")
         raise KeyboardInterrupt
 
