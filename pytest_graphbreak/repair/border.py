@@ -1,16 +1,25 @@
-"""Compares two runs of a program: at its border, then call by call, then with drawn inputs.
+"""Compares a run of a patched program with runs of the original, in a process of its own.
 
-The border of a program is what it prints, logs and writes, what it raises, and what it holds at its
-end. A patch may change the border of a compiled call, such as a tensor for an int or one result
-more. Then the numbers of the original have to be among the new results, or the border of the
-program decides alone.
+``Original`` orders it: see ``comparison``, which explains "border", "drawn", "lines", "unsteady".
+What the runs gave is read from the files that ``measure`` saved.
+
+1. The calls of compiled code are compared one by one. A patch may change their border, such as a
+   tensor for an int or one result more. Then the numbers of the original have to be among the new
+   results, or the border of the program decides alone.
+2. At the border of the program: what it raises and its lines (``_program``), the objects that it
+   holds (``_state``), and the files and settings that it shares with other programs (``_outside``).
+3. Calls with drawn inputs, if the calls have the border that they had.
+
+The first difference ends the comparison. Two values are compared by ``tolerance``, as flat lists of
+their leaves (``values.Flat``): of ``[x, 1]`` these are the tensor and the number, each with its
+path, ``[0]`` and ``[1]``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import torch
@@ -35,30 +44,31 @@ from pytest_graphbreak.repair.values import Flat, structure, text
 _PROGRAM: Final = "the program"
 """The place of a difference that is of no call."""
 _LINES: Final = "lines"
-"""What a drawn call prints and logs, as a name beside those of objects."""
+"""What a drawn call prints and logs, as a name in ``_moved`` beside the names of objects."""
 _ABSENT: Final[Flat] = [("", None)]
 """The value of a file or setting that only the other run has."""
 _ITSELF: Final = "differs from run to run"
 
 
 class Results(Struct):
-    """What one run of a program gave.
-
-    ``state`` is what it held at its end, by name; a patched program may lack the ``dispensable``
-    names. ``outside`` are the files that it wrote, and what it shares with other programs.
-    ``drawn`` are its calls with drawn inputs.
-    """
+    """What one run of a program gave: ``measure`` saves it in a file, this module loads it."""
 
     calls: list[CallResult] = []
+    """Its calls of compiled code, in their order."""
     state: dict[str, Flat] = {}
+    """The objects that it held at its end, by name: ``losses``, ``Net.a.weight``."""
     outside: dict[str, Flat] = {}
+    """The files that it wrote, and what it shares with other programs: ``the file log.txt``."""
     drawn: dict[str, CallResult] = {}
+    """Its calls with drawn inputs, by the kind of the inputs: ``a batch of one``."""
     dispensable: list[str] = []
+    """The names in ``state`` that a patched program may lack."""
     left_out: list[str] = []
+    """What was not kept, in words."""
 
 
 class ProgramRun(Struct, frozen=True):
-    """The results of a run, its lines by stream, and what it raised."""
+    """The results of a run, its lines by stream, and what it raised in words."""
 
     results: Results
     lines: Mapping[str, Sequence[str]]
@@ -66,7 +76,7 @@ class ProgramRun(Struct, frozen=True):
 
 
 def work(ordered: Plain, _: Go) -> Plain:
-    """Carry out a ``CompareOrder``; no target is run for it, so ``go`` is not called."""
+    """Carry out a ``CompareOrder``. ``go`` would run a target: here none is run."""
     order = msgspec.convert(ordered, CompareOrder)
     saved = [torch.load(file, weights_only=False) for file in order.results]
     parts = zip(saved, order.lines, order.errors, strict=True)
@@ -78,10 +88,11 @@ def work(ordered: Plain, _: Go) -> Plain:
 
 
 class _Comparing:
-    """A comparison of a run with one or two of the original, each of which is right.
+    """A comparison of a run with one or two runs of the original, each of which is right.
 
-    ``numbers`` is whether those in lines count, ``without`` are names that are not compared. It is
-    made for one call of ``comparison``; what that finds besides is noted in ``_result``.
+    ``factor`` widens tolerances. ``numbers`` is whether numbers in lines are compared; objects
+    named in ``without`` are not. It is made for one call of ``comparison``. The methods that look
+    for a difference also note in ``_result`` what was compared, and what was left out.
     """
 
     def __init__(
@@ -97,12 +108,13 @@ class _Comparing:
         self._first = originals[0]
         self._patched = patched
         self._comparer = Comparer(factor)
-        self._drawn = Comparer(factor, drawn=True)
+        self._drawn_comparer = Comparer(factor, drawn=True)
         self._numbers = numbers
         self._without = without
         self._result = Comparison(left_out=list(self._first.results.left_out))
         self._moved: set[str] = set()
-        """Names of what the patched program does after a call, and the original in it."""
+        """The objects that the original changes in a call, and the patched program after it; and
+        ``_LINES`` if it prints after the call, too."""
 
     def comparison(self) -> Comparison:
         """Return the first difference, and what was compared until then."""
@@ -119,9 +131,9 @@ class _Comparing:
         return result
 
     def _unsteady(self) -> str:
-        """Return how the second run of the original differs from the first, or "".
+        """Return how the calls of the second run of the original differ from the first, or "".
 
-        Calls alone: what else differs is left out name by name, and lines by their text.
+        Objects, files and lines that differ between the two are left out one by one.
         """
         if not self._originals[1:]:
             return ""
@@ -134,20 +146,23 @@ class _Comparing:
     # The border of the compiled calls.
 
     def _changed_border(self) -> str:
-        """Return which callable has other arguments, results or numbers of calls, or ""."""
+        """Return which callable is called with another border, or more or less often, or ""."""
         before, after = (_by_name(run.results.calls) for run in (self._first, self._patched))
         for name, calls in before.items():
             new = after.get(name, [])
             if len(new) != len(calls):
                 return f"{name} is called {len(new)} times in place of {len(calls)}"
             for number, (old_call, new_call) in enumerate(zip(calls, new, strict=True), 1):
-                if _border(old_call) != _border(new_call):
+                if _border_of(old_call) != _border_of(new_call):
                     return f"call {number} of {name} has other arguments or results"
         extra = [name for name in after if name not in before]
         return f"{extra[0]} is compiled as well" if extra else ""
 
     def _has_same_numbers(self) -> bool:
-        """Return whether the numbers of each result are in that of the patched program."""
+        """Return whether each call of the patched program gives the numbers of the original's.
+
+        They may be in another form, or among others: ``3`` is in ``[tensor(3), 0.5]``.
+        """
         pairs = [*zip(self._first.results.calls, self._patched.results.calls, strict=False)]
         as_many = len(self._first.results.calls) == len(self._patched.results.calls)
         return as_many and all(
@@ -157,6 +172,7 @@ class _Comparing:
         )
 
     def _calls(self) -> ValueDifference | None:
+        """Return how the first call that differs does, of calls that have the same border."""
         of_all = [_by_name(run.results.calls) for run in self._originals]
         for name, calls in _by_name(self._patched.results.calls).items():
             for number, new in enumerate(calls):
@@ -168,8 +184,9 @@ class _Comparing:
     def _call(
         self, olds: Sequence[CallResult], new: CallResult, comparer: Comparer
     ) -> ValueDifference | None:
+        """Return how a call differs from all of ``olds``, the same call in the originals."""
         differences = [_call_difference(old, new, comparer) for old in olds]
-        return None if None in differences else differences[0]  # each of the originals is right
+        return None if None in differences else differences[0]
 
     # The border of the program.
 
@@ -192,7 +209,11 @@ class _Comparing:
         return None
 
     def _state(self) -> ValueDifference | None:
-        """Return what the program holds or has written that differs."""
+        """Return which object differs that the program holds at its end.
+
+        A name of the original may be missing in the patched program if it is dispensable, or if
+        one of the new names has its value. New names are not compared.
+        """
         before, after = self._first.results.state, self._patched.results.state
         again = self._originals[-1].results.state
         new_names = [after[name] for name in after if name not in before]
@@ -211,7 +232,10 @@ class _Comparing:
         return None
 
     def _outside(self) -> ValueDifference | None:
-        """Return which file, setting or random number differs."""
+        """Return which file, setting or random number differs.
+
+        Unlike an object, a file that only the patched program writes is a difference.
+        """
         before, after = self._first.results.outside, self._patched.results.outside
         again = self._originals[-1].results.outside
         for name in dict.fromkeys((*before, *after)):
@@ -233,7 +257,7 @@ class _Comparing:
         """
         if comparer.difference(old, new) is None:
             return True
-        # Of one structure a value has no other form: what differs in it is another value.
+        # A value of the same structure is in the same form: if it differs, it is another value.
         return (
             structure(old) != structure(new)
             and comparer.has_numbers(old)
@@ -243,11 +267,12 @@ class _Comparing:
     # Calls with drawn inputs.
 
     def _drawn_calls(self) -> ValueDifference | None:
+        """Return how the first drawn call that differs does."""
         for kind, new in self._patched.results.drawn.items():
             olds = [x.results.drawn[kind] for x in self._originals if kind in x.results.drawn]
             if not olds:
                 continue
-            if kind == OWN:
+            if kind == OWN:  # it comes first, and holds for all drawn calls that follow
                 self._note_moved(olds[0], new)
             taken = [old for old in olds if old.raised is None]
             if difference := self._drawn_call(olds, taken, new):
@@ -259,7 +284,10 @@ class _Comparing:
         return None
 
     def _note_moved(self, old: CallResult, new: CallResult) -> None:
-        """Leave aside what the call itself no longer does: the program does it after the call."""
+        """Note what the call itself no longer does: a drawn call shows the call alone.
+
+        The border of the program agreed, so the program does it after the call.
+        """
         if old.lines and not new.lines:
             self._moved.add(_LINES)
         self._moved |= {name for name in old.changed if name not in new.changed}
@@ -268,14 +296,24 @@ class _Comparing:
     def _drawn_call(
         self, olds: list[CallResult], taken: list[CallResult], new: CallResult
     ) -> ValueDifference | None:
-        """Return how a call differs, where ``taken`` are those of the original that do not raise.
+        """Return how a drawn call differs from the same call in each run of the original.
 
-        What the program refuses, it has to refuse; what torch refuses is no input of it.
+        ``olds`` are all of these, ``taken`` those that do not raise.
+
+        =====================================  =========================================
+        the original                           the patched program
+        =====================================  =========================================
+        raises in a line of its own            has to raise the same: it refuses the input
+        raises in an operator of torch         may do anything: it is no input of the program
+        returns                                has to return the same, with the same effects
+        =====================================  =========================================
+
+        Where one run of the original raises and the other returns, either is right.
         """
         by_program = [old for old in olds if old.raised is not None and old.raised.explicit]
         is_refused = new.raised is not None
         if by_program and (is_refused or not taken):
-            return _call_difference(by_program[0], new, self._drawn)
+            return _call_difference(by_program[0], new, self._drawn_comparer)
         if is_refused:
             is_refused_by_torch = len(taken) < len(olds)
             return None if is_refused_by_torch else _other_error(olds[0], new)
@@ -283,27 +321,30 @@ class _Comparing:
             return None
         differences = [self._effects(old, new) for old in taken]
         effects = None if None in differences else differences[0]
-        return self._call(taken, new, self._drawn) or effects
+        return self._call(taken, new, self._drawn_comparer) or effects
 
     def _effects(self, old: CallResult, new: CallResult) -> ValueDifference | None:
-        """Return which line a call writes otherwise, or which object it changes."""
+        """Return which line of a call differs, or which object it leaves otherwise."""
         unlike = line_difference(old.lines, new.lines) if _LINES not in self._moved else None
         if unlike is not None:
             return replace(unlike, what=f"{_LINES}{unlike.what}")
         return self._objects(old, new)
 
     def _objects(self, old: CallResult, new: CallResult) -> ValueDifference | None:
-        """Return which object is another after the call."""
+        """Return which object is another after the call: ``_state``, but after a drawn call.
+
+        A ``CallResult`` lacks large objects that the call did not change.
+        """
         before = self._first.results.state
         new_names = [flat for name, flat in new.objects.items() if name not in before]
         for name, value in old.objects.items():
             if name in self._moved:
                 continue
             if name in new.objects:
-                if difference := self._value(name, value, new.objects[name], self._drawn):
+                if difference := self._value(name, value, new.objects[name], self._drawn_comparer):
                     return difference
             elif name in old.changed and not any(
-                self._is_value(value, flat, self._drawn) for flat in new_names
+                self._is_value(value, flat, self._drawn_comparer) for flat in new_names
             ):
                 return ValueDifference(name, text(value), "unchanged")
         for name in new.changed:
@@ -319,14 +360,18 @@ def _by_name(calls: Sequence[CallResult]) -> dict[str, list[CallResult]]:
     return names
 
 
-def _border(call: CallResult) -> Any:
-    """Return what a patch may not change without a word; of a call that raises there is none."""
+def _border_of(call: CallResult) -> list[tuple[str, str]] | None:
+    """Return the paths of the arguments and results, and which are tensors and numbers.
+
+    ``[("arguments[0]", "tensor"), ("output[1]", "number")]``; None for a call that raises.
+    """
     return None if call.raised is not None else sorted(structure(call.values))
 
 
 def _call_difference(
     old: CallResult, new: CallResult, comparer: Comparer
 ) -> ValueDifference | None:
+    """Return how a call differs: in what it raises or returns, or in what its result shares."""
     if old.raised is not None and new.raised is not None:
         return None if _is_same_error(old.raised, new.raised) else _other_error(old, new)
     if old.raised is not None or new.raised is not None:

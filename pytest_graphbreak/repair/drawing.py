@@ -1,4 +1,10 @@
-"""Calls compiled code once more, with inputs that are drawn, for a limited time."""
+"""Calls compiled code once more, with inputs that are drawn, for a limited time.
+
+``measure`` asks for it when the program has ended and all is counted. An ``entry`` is here a
+``calls.CompiledCall``, what one ``torch.compile`` of the program gave, as ``Capture`` recorded it:
+the callable, the inputs and modes of its first call, and the objects that it reaches. What a call
+with other inputs gives is saved as a ``CallResult``, and compared with that of another run.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +49,18 @@ class Drawing(Struct, frozen=True):
     (``DrawnWay``). A way is a kind of inputs, such as "zero" or "a batch of one", together with
     whether gradients are computed and whether the modules are in the other of their train and eval
     modes (``flipped``).
-
-    With ``eager`` nothing is compiled; with ``values_only`` all inputs have the sizes of the
-    program's own. The ways in ``left_out`` are not called.
     """
 
     capture: Capture
     eager: bool
+    """Nothing is compiled, as in the first run of the original."""
     values_only: bool
+    """All inputs have the sizes of the program's own."""
     left_out: Collection[str] = ()
+    """The keys of calls that are not made: they did not end in the first run of the original."""
 
     def results(self, entries: Sequence[CompiledCall]) -> dict[str, CallResult]:
-        """Return what each call gives, by the kind of its inputs."""
+        """Return what each call gives, by the name of its way, which is the key."""
         drawn: dict[str, CallResult] = {}
         for number, entry in enumerate(entries):
             dims = self.capture.dims(entry)  # the dimensions whose size varies in the program
@@ -65,21 +71,22 @@ class Drawing(Struct, frozen=True):
                 # "zero" of the first compiled callable, "zero, call 2" of the second
                 key = f"{way.name}, call {number + 1}" if number else way.name
                 if key not in self.left_out:
-                    # With a seed for each, a number that was baked into a graph shows.
+                    # Each call has another seed, so that a random number shows that was drawn
+                    # once while a graph was made, and is a constant of it.
                     seed(len(drawn) + 1)
                     drawn[key] = self._result(entry, inputs, way)
             entry.put_back()
         return drawn
 
     def _result(self, entry: CompiledCall, inputs: DrawnInputs, way: DrawnWay) -> CallResult:
-        """Return what a call gives, prints, changes in place, and its gradients."""
+        """Return what a call gives, prints, changes in place, and its gradients; or raises."""
         if self.eager:
             restore_capturable(entry.objects.owners.values())
         entry.put_back()
         for module in entry.objects.modules if way.flipped else ():
             module.train(not module.training)
         before = entry.objects.values()
-        try:
+        try:  # ``inside`` keeps the call from being recorded as one of the program's
             with self._limited(entry), self.capture.inside(), mode(entry, way.grad), _roomy():
                 args, kwargs = inputs.draw(way)
                 with silence() as lines:
@@ -92,9 +99,9 @@ class Drawing(Struct, frozen=True):
             return CallResult(entry.name, raised=ENDLESS)
         except Exception as error:
             return CallResult(entry.name, raised=raised_by(error))
-        # Both are compared as if they were arguments.
+        # Compared as arguments are. The next number tells how many random numbers were drawn.
         further = named({"gradients": gradients, "the next random number of ": next_random()})
-        # Of the objects that the call leaves as they were, only the small ones are kept.
+        # Of the objects that the call leaves as they were, only small ones are kept.
         after = Reached({}, [entry.original, args, kwargs]).values()
         same = {name for name in after if is_equal(before.get(name, []), after[name])}
         values = {x: settle(flat) for x, flat in after.items() if x not in same or is_small(flat)}
@@ -109,7 +116,7 @@ class Drawing(Struct, frozen=True):
 
     @contextlib.contextmanager
     def _limited(self, entry: CompiledCall) -> Iterator[None]:
-        """Call for a limited time, without the compiler if nothing is to be compiled."""
+        """Limit the time of a call, and turn off the compiler if nothing is to be compiled."""
         codegen = self.capture.generates_code and not self.eager
         stance = (
             torch.compiler.set_stance("force_eager") if self.eager else contextlib.nullcontext()
@@ -120,26 +127,27 @@ class Drawing(Struct, frozen=True):
 
 @contextlib.contextmanager
 def _roomy() -> Iterator[None]:
-    """Let Dynamo compile as often as there are drawn inputs, without falling back to eager."""
+    """Let Dynamo compile for all drawn inputs: at its recompile limit it would run eager code."""
     with torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024):
         yield
 
 
 def _marks(gradients: Iterable[torch.Tensor | None]) -> list[torch.Tensor]:
-    """Return for each gradient a zero that requires gradients if that one is there.
+    """Return, for each gradient, a zero that requires gradients if the gradient is there.
 
-    These are compared of a program that computes no gradients: a patch may give others, but may not
-    lose one. ``[2.5, None]`` becomes ``[0, 0]``, of which the first requires gradients. A gradient
-    that is zero is as good as None (``Comparer``).
+    Of a program that computes no gradients these are compared instead: a patch may give other
+    gradients, but may not lose one. ``[2.5, None]`` becomes ``[0, 0]``, of which the first requires
+    gradients. A gradient that is zero is as good as None (``Comparer``).
     """
     is_there = (gradient is not None and bool(gradient.any()) for gradient in gradients)
     return [torch.zeros(()).requires_grad_(there) for there in is_there]
 
 
 def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:
-    """Return gradients of a weighted sum of the outputs, for the inputs and the parameters.
+    """Return the gradients of a weighted sum of the outputs, for the inputs and the parameters.
 
-    Each element has another weight, else elements that were exchanged would have the same gradient.
+    The weight of element ``n`` is ``cos(n)``. With equal weights, a patch that exchanges two
+    elements would give the same gradients.
     """
     outputs = [
         leaf

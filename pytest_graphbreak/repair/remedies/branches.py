@@ -17,6 +17,12 @@ although ``torch.where`` chose the other side.
 
 All else is for ``torch.cond``, which runs one side. Both have to give a tensor of the same shape
 and dtype, and change nothing in place: torch refuses the rest while the graph is made.
+
+``propose`` is called for each break. Its patches are tried later: ``rewriting`` of ``tree`` then
+looks for the statement of the line that broke, as a ``Place`` (its libcst node, its function, its
+file), and calls ``to_where`` or ``to_cond`` with it. A branch is read in two parts: ``choice_of``
+says what it chooses between, and ``condition`` makes a tensor of its test. Each raises an
+``UnfitError`` where it cannot be rewritten, with the reason, which ``fix`` prints.
 """
 
 from __future__ import annotations
@@ -70,11 +76,11 @@ _IN_PLACE: Final = m.OneOf(
 )
 """Matches what may change a tensor in place: ``x += 1``, ``x.add_(1)``, ``out=x``, ``x[0] = 1``."""
 _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
-"""Matches what does more than compute a value."""
+"""Matches what does more than compute a value: ``(y := x)``, ``await x``, ``yield x``, a lambda."""
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose both for a branch, the one that changes less first."""
+    """Propose both, the one that changes less first, where the line that broke has an ``if``."""
     if "if " in item.where.code.replace("(", " ("):  # ``if(t):`` is a branch, too
         for name, write in (("torch.where", to_where), ("torch.cond", to_cond)):
             change = rewriting(write, item.where)
@@ -97,13 +103,17 @@ def to_cond(place: Place) -> str:
     for value in choice.values:
         if isinstance(value, cst.Tuple | cst.List | cst.Dict | cst.Integer | cst.Float):
             raise UnfitError(f"`{code(value)[:60]}` is no tensor")
-        # An operator may not give its input.
+        # torch.cond refuses a side that gives one of its inputs as it is.
         sides.append(f"lambda: {code(value)}{'.clone()' if isinstance(value, cst.Name) else ''}")
     return f"{choice.head}torch.cond({choice.test}, {', '.join(sides)})"
 
 
 def _elements(value: cst.BaseExpression) -> set[str]:
-    """Return the tensors that a value is worked out of, element by element."""
+    """Return the names of the tensors that a value is computed from, element by element.
+
+    ``{"x"}`` of ``2 * -x + 1``, ``{"x", "y"}`` of ``x.clamp(min=y)``. Raises ``UnfitError`` for all
+    other operations, which may change the shape, have a NaN as gradient, or do something else.
+    """
     if isinstance(value, cst.Name):
         return {value.value}
     if m.matches(value, _NUMBER):
@@ -139,6 +149,7 @@ class Choice(Struct, frozen=True):
     """
 
     test: str
+    """The expression of the bool tensor ``t`` (``condition``)."""
     head: str
     values: tuple[cst.BaseExpression, cst.BaseExpression]
 
@@ -146,7 +157,6 @@ class Choice(Struct, frozen=True):
 def choice_of(place: Place) -> Choice:
     """Return what a branch chooses. Raises ``UnfitError`` where it does more."""
     node = place.node
-    statement = only(node)
     if isinstance(node, cst.If):
         test, (first, second) = node.test, _sides(node, place)
         head = _head(first)
@@ -156,30 +166,40 @@ def choice_of(place: Place) -> Choice:
         otherwise = _value(second) if second else cst.Name(head.removesuffix(" = "))
         values = (_value(first), otherwise)
     else:
+        statement = only(node)
         choice = _value(statement)
         if not isinstance(choice, cst.IfExp):
             raise UnfitError("it is no choice of one value")
         test, head, values = choice.test, _head(statement), (choice.body, choice.orelse)
+    _refuse_effects(place, head, values)
+    return Choice(condition(test), head, values)
+
+
+def _refuse_effects(
+    place: Place, head: str, values: tuple[cst.BaseExpression, cst.BaseExpression]
+) -> None:
+    """Raise ``UnfitError`` where a value does more than compute, or is changed in place.
+
+    After ``z = x`` a change ``z += 1`` changes ``x``, too. After ``z = torch.where(t, x, y)`` it
+    would not, since that is a new tensor. So no name of the choice may be changed in the function.
+    """
     names = {x.value for value in values for x in walk([value]) if isinstance(x, cst.Name)}
     names.add(head.removesuffix(" = "))
     changing = (x for x in walk([place.function.body]) if m.matches(x, _IN_PLACE))
     for change in (x for x in changing if _base(x) in names):
-        # After ``z = x`` a change ``z += 1`` changes ``x``, too. Of ``z = torch.where(t, x, y)`` it
-        # would not: that is a new tensor.
         raise UnfitError(f"`{code(change)[:60]}` changes a tensor in place")
     for value in values:
         if any(m.matches(part, _MORE) for part in walk([value])):
             raise UnfitError(f"`{code(value)[:60]}` does more than compute")
-    return Choice(condition(test), head, values)
 
 
 def _sides(
     node: cst.If, place: Place
 ) -> tuple[cst.BaseSmallStatement | None, cst.BaseSmallStatement | None]:
-    """Return the statement of a branch, and the one of its other side.
+    """Return the statements of both sides of a branch.
 
     The other side is the ``else``; or, where the branch returns, the statement that follows it; or
-    None.
+    None, after an assignment.
     """
     first = body(node.body)
     if isinstance(node.orelse, cst.If):
@@ -204,6 +224,7 @@ def _head(node: cst.BaseSmallStatement | None) -> str:
 
 
 def _value(node: cst.BaseSmallStatement | None) -> cst.BaseExpression:
+    """Return ``a`` of ``x = a`` or ``return a``. Raises ``UnfitError``."""
     value = node.value if isinstance(node, cst.Assign | cst.Return) else None
     if value is None:
         raise UnfitError("a side does more than set one name")
@@ -226,11 +247,21 @@ def _base(node: cst.CSTNode) -> str:
 
 
 def condition(test: cst.BaseExpression) -> str:
-    """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
+    """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``.
+
+    ==============================  ==============================
+    the test                        the condition
+    ==============================  ==============================
+    ``not x.any()``                 ``torch.logical_not(x.any())``
+    ``bool(x.sum())``, ``x.sum()``  ``x.sum() != 0``
+    ``x.max().item() > 0.5``        ``x.max() > 0.5``
+    ``x.max().item() > 0.1``        ``x.max().double() > 0.1``
+    ``x[:1] > 0``                   ``(x[:1] > 0).reshape(())``
+    ==============================  ==============================
+    """
     if m.matches(test, m.UnaryOperation(m.Not())):
-        return (
-            f"torch.logical_not({condition(cst.ensure_type(test, cst.UnaryOperation).expression)})"
-        )
+        negated = cst.ensure_type(test, cst.UnaryOperation).expression
+        return f"torch.logical_not({condition(negated)})"
     if isinstance(test, cst.Comparison):
         return _comparison(test)
     if m.matches(test, m.Call(func=m.Name("bool"), args=[m.Arg(keyword=None)])):
@@ -244,6 +275,7 @@ def condition(test: cst.BaseExpression) -> str:
 
 
 def _comparison(test: cst.Comparison) -> str:
+    """Return the condition of a comparison: the last three rows of the table above."""
     if len(test.comparisons) != 1:
         raise UnfitError("a comparison of more than two")
     target = test.comparisons[0]
@@ -269,7 +301,8 @@ def _is_small(node: cst.BaseExpression) -> bool:
 def _tensor(node: cst.BaseExpression, *, exact: bool) -> str:
     """Return an expression with the tensor in the place of a number that is read from it.
 
-    It is a double, as Python's numbers are, unless it is compared ``exact`` as it is.
+    ``x.max()`` of ``x.max().item()`` if the comparison is ``exact`` in the type of the tensor, else
+    ``x.max().double()``: Python's numbers are doubles.
     """
     if m.matches(node, _READS):
         text = operand(_read_of(node))
