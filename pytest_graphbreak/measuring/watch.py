@@ -1,4 +1,13 @@
-"""A budget around any piece of code, with or without pytest: ``observe()``."""
+"""A budget around any piece of code, with or without pytest: ``with observe(max_graphs=1):``.
+
+``observe`` is for any program. ``watch`` is the same for the fixture ``graph_budget`` and for steps
+of a loop (``graph_budget``), which know the root of the checkout and how pytest was started. Both
+open a ``Measurement``, the observers of all layers, for the time of a block. The block yields a
+``Seen``, which shows the counts. At its end the ``Record`` of what was seen is judged by the
+limits, a ``Cap``, and a ``Judgement`` that fails becomes a ``BudgetExceeded``.
+
+Judging and reporting are imported when a block ends: a program that only looks needs neither.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class BudgetExceeded(AssertionError):
-    """A block that made more than its budget allows, or could not be seen."""
+    """Raised at the end of a block that made more than its budget allows, or could not be seen."""
 
     __module__ = "pytest_graphbreak"  # people import it from there, so tracebacks name that
 
@@ -50,7 +59,10 @@ def budget_error(judgement: Judgement) -> BudgetExceeded:
 
 
 class Counts(ABC):
-    """The counts of a record. A Struct cannot have an abstract base class."""
+    """The counts of a record: of a block (``Seen``), or of what a fixture ran (``compile_model``).
+
+    A Struct cannot have an abstract base class.
+    """
 
     __slots__ = ()
 
@@ -132,7 +144,11 @@ def observe(
 
 
 class _Block(AbstractContextManager[Seen]):
-    """A window from ``with`` to its end. It has one frame only, which pytest does not show."""
+    """A window from ``with`` to its end.
+
+    A class, no generator with ``contextmanager``: that would raise through frames of contextlib,
+    which pytest shows. ``__exit__`` is one frame, which it hides.
+    """
 
     def __init__(self, cap: Cap | None, root: Path, typed: Typed | None) -> None:
         self._cap = cap
@@ -148,7 +164,8 @@ class _Block(AbstractContextManager[Seen]):
         record = self._measurement.close()
         if kind is not None or self._cap is None:
             return
-        # Nobody would read a note, since a block that passes says nothing: these are errors.
+        # A compilation that a child process has not finished is a note in the report of a test. A
+        # block that passes says nothing, so that nobody would read its notes: here it is an error.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
         judgement = judge(record, self._cap, self._typed)
         if judgement.fails:
@@ -156,10 +173,12 @@ class _Block(AbstractContextManager[Seen]):
 
 
 def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
-    """Return the judgement whether the block keeps to its budget."""
+    """Return the judgement of a block by its limits, with the lines of the failure if it fails."""
     from pytest_graphbreak.config.typed import this_command
     from pytest_graphbreak.judging.judgement import Case, judgement
 
+    # A limit on a layer that cannot make graphs here, or on runs that were not counted, proves
+    # nothing where it is kept.
     why_not = absent.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
     if why_not and not record.errors:
         record = replace(record, errors=(f"{why_not}, so it cannot be judged",))

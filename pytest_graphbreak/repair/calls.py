@@ -1,7 +1,11 @@
 """Calls of compiled code: what a call is given, and what it gives or raises.
 
-First the arguments: the names and shapes of their tensors, and copies of them. Then the results.
-``Capture`` notes both while the program runs; ``Drawing`` makes such calls once more.
+``Capture`` records both while the program runs, and ``Drawing`` makes such calls once more. In the
+order of this module: the tensors among the arguments, by name and shape; copies of arguments; what
+a call raised (``Raised``); what it gave (``CallResult``); and the callable (``CompiledCall``).
+
+A value is kept as a ``values.Flat``, the list of its leaves. A tensor on a device of torch_xla is
+"lazy": to copy it or to look at it would be a graph that the program does not have.
 """
 
 from __future__ import annotations
@@ -33,18 +37,22 @@ _BY_POSITION: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
-"""The kinds of parameters to which positional arguments go, but for ``*args``."""
+"""The kinds of parameters that take one positional argument each, so without ``*args``."""
 
 
 def shapes_of(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Shapes:
-    """Return the shapes of a call."""
+    """Return the shapes of the tensors among the arguments of a call."""
     return {name: tuple(leaf.shape) for name, leaf in tensors_of(model, args, kwargs)}
 
 
 def tensors_of(
     model: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield all tensors among the arguments, with their names."""
+    """Yield all tensors among the arguments, each with its name (``Shapes``).
+
+    ``model`` is the callable, whose signature has the names: ``rest[1]`` for ``*rest``. A nested
+    tensor has no shape, and is left out.
+    """
     names = parameters(model)
     variadic = next((x.name for x in _signature(model) if x.kind is x.VAR_POSITIONAL), "args")
     values = {**dict(zip(names, args, strict=False)), variadic: args[len(names) :], **kwargs}
@@ -60,6 +68,7 @@ def parameters(model: Any) -> list[str]:
 
 
 def _signature(model: Any) -> Sequence[inspect.Parameter]:
+    """Return the parameters of a callable; none if Python does not know them."""
     called: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         return list(inspect.signature(called).parameters.values())
@@ -68,9 +77,10 @@ def _signature(model: Any) -> Sequence[inspect.Parameter]:
 
 
 def varying(calls: Sequence[Shapes]) -> dict[str, list[int]]:
-    """Return the dimensions that vary for each argument.
+    """Return, for each argument, the dimensions whose size is not the same in all calls.
 
-    Arguments that are not in all calls, or whose rank varies, are left out.
+    Of ``x`` with the shapes [4, 3] and [4, 9] that is ``{"x": [1]}``. Arguments that are not in all
+    calls, or whose number of dimensions varies, are left out.
     """
     dims: dict[str, list[int]] = {}
     for name, first in calls[0].items() if calls else ():
@@ -83,13 +93,14 @@ def varying(calls: Sequence[Shapes]) -> dict[str, list[int]]:
     return dims
 
 
-# Copies of what a call is given. On a lazy device (``values``) each copy is a graph.
+# Copies of what a call is given.
 
 
 def store(value: Any) -> Any:
-    """Return inputs for later calls, while the program runs: lazy ones as they are, no copies.
+    """Return the inputs of a call as they are now, for later calls, while the program still runs.
 
-    Nor is a leaf with gradients copied, since its gradient comes later.
+    Lazy tensors are not copied. Nor is a leaf that requires gradients, since its gradient comes
+    later, when the program calls ``backward``.
     """
 
     def kept(leaf: Any) -> Any:
@@ -101,7 +112,10 @@ def store(value: Any) -> Any:
 
 
 def copy_of(value: Any) -> Any:
-    """Return a copy of stored inputs for one call, which may change them in place."""
+    """Return a copy of stored inputs for one call, which may change them in place.
+
+    It is for the time after the program, when the graphs of lazy copies no longer count.
+    """
     return tree_map(_copy, value)
 
 
@@ -112,11 +126,14 @@ def _copy(leaf: Any) -> Any:
 
 
 class Raised(Struct, frozen=True):
-    """What a call raised: ``explicit`` is whether a ``raise`` or ``assert`` of the program did."""
+    """What a call raised."""
 
     kind: str
+    """The type of the exception."""
     words: str = ""
+    """Type and message, as of an uncaught exception."""
     explicit: bool = False
+    """Whether a ``raise`` or an ``assert`` of the program did it, and not an operator of torch."""
 
 
 ENDLESS: Final = Raised("does not end")
@@ -124,7 +141,10 @@ ENDLESS: Final = Raised("does not end")
 
 
 def raised_by(error: Exception) -> Raised:
-    """Return an error as data: that of an operator, where Dynamo wraps it in its own."""
+    """Return an error as data; where Dynamo has wrapped the error of an operator, the latter.
+
+    An ``assert`` raises by the instruction ``RAISE_VARARGS``, too.
+    """
     words = words_of(error)
     kind = words.partition(":")[0] if ":" in words else type(error).__name__
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -134,6 +154,7 @@ def raised_by(error: Exception) -> Raised:
 
 
 def _last_instruction(error: BaseException) -> int:
+    """Return the place in the bytecode of the innermost frame that raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -143,23 +164,28 @@ def _last_instruction(error: BaseException) -> int:
 class CallResult(Struct, frozen=True):
     """What a call gave: its result and its arguments afterwards, or what it raised.
 
-    ``name`` is the callable's. Of a call with drawn inputs ``objects`` are the values of all
-    objects afterwards, large ones only where they are ``changed``.
+    Only of a drawn call (``Drawing``) are there ``lines``, ``objects`` and ``changed``.
     """
 
     name: str
+    """The name of the callable (``CompiledCall.name``)."""
     output: Flat = []
     arguments: Flat = []
     """The arguments afterwards; of a drawn call also gradients and random numbers."""
     lines: Lines = Lines()
+    """What it printed and logged."""
     aliases: frozenset[tuple[str, str]] = frozenset()
-    """Which tensors of the result share memory with an argument or a weight."""
+    """Which tensors of the result share memory with an argument or a weight:
+    ``("output 0", "weight 3")``."""
     raised: Raised | None = None
     objects: Mapping[str, Flat] = {}
+    """The values of all objects afterwards, by name; large ones only if they are ``changed``."""
     changed: Collection[str] = ()
+    """The names of the objects that it changed."""
 
     @property
     def values(self) -> Flat:
+        """All that is compared of it value by value."""
         return [*self.output, *self.arguments]
 
 
@@ -171,12 +197,17 @@ class CompiledCall(Struct):
     """
 
     original: Any
+    """The function or module that the program compiles."""
     compiled: Callable[..., Any]
+    """What the program got for it."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     called: bool = False
+    """Whether it was called, so that the rest is filled in."""
     grad: bool = False
+    """Whether gradients were computed."""
     inference: bool = False
+    """Whether inference mode was on."""
     slowest: float = 0.0
     """The longest time in seconds of a call of the program's own."""
     objects: Reached = field(default_factory=lambda: Reached({}))
@@ -201,7 +232,10 @@ def result_of(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> CallR
 
 
 def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """Yield the address of the memory of each tensor, with its name: ``weight 3``."""
+    """Yield the address of the memory of each tensor, with its name: ``weight 3``.
+
+    Tensors without memory of their own kind, sparse and lazy ones, are left out, and empty ones.
+    """
     for name, part in parts.items():
         for number, leaf in enumerate(tree_flatten(part)[0]):
             is_dense = isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
@@ -211,7 +245,10 @@ def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 @contextlib.contextmanager
 def mode(entry: CompiledCall, grad: bool | None = None) -> Iterator[None]:
-    """Call as the program did, or with or without gradients (``grad``)."""
+    """Run a block in the modes of the program's first call, or with or without gradients.
+
+    ``grad`` is None for gradients as the program has them; True also ends inference mode.
+    """
     enabled = entry.grad if grad is None else grad
     with torch.inference_mode(entry.inference and not grad), torch.set_grad_enabled(enabled):
         yield

@@ -1,8 +1,13 @@
 """Records the inputs and outputs of compiled callables, and makes the program's calls again.
 
-``torch.compile`` is replaced by a function that compiles as before and wraps the result in a thin
-function. Only calls from eager code are recorded: a call from one compiled function to another
-belongs to the outer one.
+While a target runs (``install``), ``torch.compile`` is a function of ours that compiles as before
+and returns what torch returns, with a thin function around its call. So each ``torch.compile`` of
+the program makes a ``CompiledCall``, an entry, and each call of what it gives makes a
+``CallResult``. Only calls from eager code are recorded: a call from one compiled function to
+another belongs to the outer one, and is in its graph.
+
+``measure`` uses all of this. ``cut`` and ``exporting`` only need the entries, of a target that runs
+without its compiler (``run_uncompiled``).
 """
 
 from __future__ import annotations
@@ -40,26 +45,24 @@ from pytest_graphbreak.repair.trial import VaryingSizes
 from pytest_graphbreak.repair.values import TensorLeaf, settle
 
 MOST_BYTES: Final = 2**30
-"""The size of the results of calls that are kept."""
+"""The most bytes of results of calls that are kept."""
 MOST_REPEATED: Final = 64
-"""The number of calls that are made again, to see whether the program is steady."""
+"""The most calls that are made again, to see whether the program is steady."""
 MOST_SHAPES: Final = 256
-"""The number of calls of one callable whose shapes are kept."""
+"""The most calls of one callable whose shapes are kept."""
 MOST_ENTRIES: Final = 4
-"""The number of compiled callables that are called again with other inputs."""
+"""The most compiled callables that are called again with other inputs."""
 
 
 class Capture:
     """Everything that one run passed into compiled code and got out of it.
 
-    ``codegen`` is whether inductor generates code for what it compiles, ``results`` whether what
-    calls give is kept, and the state that they begin with. With ``perturbed`` the program gets
-    other results than those of its calls, to see whether it shows them. ``sizes_as`` is the
-    ``dynamic`` of all that is compiled, with the dimensions to mark, or None to leave that to the
-    program. ``on_first`` is called before the first call.
+    ``codegen`` is whether inductor generates code for what it compiles. ``results`` is whether what
+    calls give is kept, and the state in which they begin. ``on_first`` is called before the first
+    call. ``perturbed`` and ``sizes_as`` are those of ``trial.MeasureOrder``.
 
-    ``install`` is open while the program runs: each ``torch.compile`` adds an entry, each call of
-    what it gives a result. Then the rest is asked for, and ``repeat`` makes the calls again.
+    ``install`` is open while the program runs. Then ``calls``, ``varies`` and the other methods say
+    what was recorded, and ``repeat`` makes the calls again.
     """
 
     def __init__(
@@ -73,7 +76,8 @@ class Capture:
     ) -> None:
         self.entries: list[CompiledCall] = []
         self.options: dict[str, Any] = {}
-        """Those of the first ``torch.compile``, with None for an object."""
+        """The options of the first ``torch.compile``: ``{"dynamic": True}``. An option that is an
+        object, such as a backend of the program's own, is None."""
         self.inductor = False
         """Whether inductor compiles something."""
         self._codegen = codegen
@@ -83,24 +87,25 @@ class Capture:
         self._on_first = on_first
         self._calls: list[CallResult] = []
         self._bytes = 0
-        """Those of all results so far."""
+        """The size of all results so far."""
         self._left_out = 0
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
-        """What ``repeat`` calls: with gradients or not, and with which inputs."""
+        """What ``repeat`` calls: whether gradients are computed, and the inputs."""
         self._shapes: dict[str, list[Shapes]] = {}
-        """Of the calls of each callable, by its name."""
+        """The shapes of the arguments of each call, by the name of the callable."""
         self._depth = 0
         """The number of compiled calls that are running (``inside``)."""
         self._of_torch = self._of_program = torch.compile
-        """torch's own ``torch.compile``, and what stands in for it outside of compiled calls."""
+        """torch's own ``torch.compile``, and what the program has in its place outside of compiled
+        calls: ours, or a wrapper that the program has put around ours."""
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
-        """Stand in for ``torch.compile``."""
+        """Let ``torch.compile`` be ours in a block."""
 
         @functools.wraps(self._of_torch)
         def compile(model: Any = None, **options: Any) -> Any:
-            if model is None:
+            if model is None:  # ``@torch.compile(dynamic=True)``
                 return lambda function: compile(function, **options)
             return self._compile(model, options)
 
@@ -113,7 +118,7 @@ class Capture:
             torch.compile = self._of_torch
 
     def run_uncompiled(self, go: Go, context: AbstractContextManager[None]) -> Plain:
-        """Run a target without its compiler, in a context; return what ``go`` does."""
+        """Run a target without its compiler, in a context; return what ``go`` of ``child`` does."""
 
         @contextlib.contextmanager
         def window() -> Iterator[None]:
@@ -126,9 +131,10 @@ class Capture:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Run a compiled call, in which nothing is recorded: what it compiles is its own.
+        """Make a compiled call in a block, in which nothing is recorded.
 
-        Dynamo meets torch's own ``torch.compile`` where it traces one.
+        Where Dynamo traces a ``torch.compile`` in the program, it has to meet torch's own, which it
+        knows, so that is in its place for this time.
         """
         if not self._depth:  # with threads, the first call to begin and the last to end
             self._of_program, torch.compile = torch.compile, self._of_torch
@@ -141,7 +147,8 @@ class Capture:
                 torch.compile = self._of_program
 
     def _compile(self, model: Any, options: dict[str, Any]) -> Any:
-        if options.get("fullgraph"):  # a program that breaks is to run, too
+        """Compile as ``torch.compile`` does, and record the calls of what it gives."""
+        if options.get("fullgraph"):  # with it, torch raises at a break: all breaks are to be seen
             options["fullgraph"] = False
         steady_random()
         self.inductor |= options.get("backend", "inductor") == "inductor"
@@ -160,6 +167,8 @@ class Capture:
         return compiled
 
     def _wrap(self, entry: CompiledCall, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls ``inner`` and records that, if eager code calls it."""
+
         @functools.wraps(inner)
         def call(*args: Any, **kwargs: Any) -> Any:
             # From another compiled function, to which this call belongs.
@@ -173,6 +182,7 @@ class Capture:
     def _recorded_call(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
+        """Make a call of the program, note its inputs before it, and keep what it gives."""
         if not entry.called:
             self._begin_first_call(entry, args, kwargs)
         self._mark(entry, args, kwargs)
@@ -206,7 +216,7 @@ class Capture:
             entry.put_back = entry.objects.keep()
 
     def _keep(self, call: CallResult) -> None:
-        """Keep a call as long as there is room."""
+        """Keep a result as long as all of them have less than ``MOST_BYTES``."""
         leaves = [leaf.value for _, leaf in call.values if isinstance(leaf, TensorLeaf)]
         self._bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves)
         if self._bytes < MOST_BYTES:
@@ -215,7 +225,7 @@ class Capture:
             self._left_out += 1
 
     def _mark(self, entry: CompiledCall, args: Any, kwargs: Any) -> None:
-        """Mark the dimensions that are to be dynamic."""
+        """Mark the dimensions that are to be dynamic by ``sizes_as``."""
         marks = self._sizes_as[1] if self._sizes_as is not None else {}
         for name, leaf in tensors_of(entry.original, args, kwargs) if marks else ():
             for dim in marks.get(name, ()):
@@ -229,7 +239,7 @@ class Capture:
                 entry.compiled(*args, **kwargs)
 
     def dims(self, entry: CompiledCall) -> Dims:
-        """Return the dimensions of the arguments that vary (``varying``)."""
+        """Return which dimensions of the arguments vary from call to call (``calls.varying``)."""
         return varying(self._shapes.get(entry.name, []))
 
     @property
@@ -264,7 +274,7 @@ class Capture:
         return self._left_out
 
     def called(self) -> list[CompiledCall]:
-        """Return what was called, the first few of it."""
+        """Return the first few entries that were called."""
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
 
 
@@ -288,7 +298,7 @@ def _plain_option(option: Any) -> Any:
 
 
 def _skip(function: Callable[..., Any]) -> None:
-    """Keep Dynamo from compiling our own frame, if this torch has a setting for it."""
+    """Keep Dynamo from compiling our own function, if this torch has ``skip_code``."""
     import torch._C._dynamo.eval_frame as inside
 
     skip = getattr(inside, "skip_code", None)

@@ -1,8 +1,10 @@
-"""Takes the arguments of functions out of a running, uncompiled program.
+"""Takes the arguments of functions out of a running, uncompiled program, for ``graphbreak repro``.
 
-This runs in the process of ``child``. A profile function looks at each Python call; the first call
-of each wanted function is written to files, with what leads to it from what the program compiles:
-the path of its module, or its name.
+It runs in a process of its own, which ``Repro`` orders with the functions around the breaks, and
+where ``child`` calls ``work``. Python calls ``_FrameCutter.look`` at each call of it.
+The arguments of the first call of each wanted function are saved in a file. A ``CutFunction`` says
+how a script can get at the function once it has loaded the program: from what the program compiles,
+by the path of a module in it (``_by_path``), or by its name (``_by_name``).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -26,35 +28,37 @@ from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.writing import CutFunction, CutOrder
 
-_LONGEST = 400
-"""The number of characters of arguments that are written into a script."""
+_LONGEST: Final = 400
+"""The most characters of arguments that are written into a script; longer ones are in a file."""
 
 
 def work(ordered: Plain, go: Go) -> Plain:
     """Carry out a ``CutOrder``; of each function the answer has a ``CutFunction``."""
     capture = Capture()
     cutter = _FrameCutter(msgspec.convert(ordered, CutOrder), capture)
-    # What it raises is dropped: the run before has told it. What was cut until then is used.
+    # What the program raises is dropped: its first run has told it. What was cut before is used.
     capture.run_uncompiled(go, cutter.looking())
     return {"cuts": msgspec.to_builtins(cutter.cuts)}
 
 
 class _FrameCutter:
-    """Finds the wanted frames, and saves each once.
+    """Finds the calls of the wanted functions, and saves the first one of each.
 
-    ``looking`` is open while the program runs; Python then calls ``look`` for each of its calls.
+    ``looking`` is open while the program runs. Python then calls ``look`` for each call of a Python
+    function, and for what else it tells a profile function, such as returns.
     """
 
     def __init__(self, order: CutOrder, capture: Capture) -> None:
         self.cuts: dict[str, CutFunction] = {}
-        """By ``file``, a line end, and ``function``: an answer is JSON, whose keys are texts."""
+        """By ``net.py\\nNet.forward``: an answer is JSON, whose keys are texts."""
         self._wanted = {*order.functions}
         self._places = places(Path.cwd())
         self._folder = Path(order.folder)
         self._capture = capture
         self._program = Path(order.path).resolve()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
-        """File and function of all code that was called, or None if it is not wanted."""
+        """All code that was called, with its file and function if it is wanted, else None. A name
+        is worked out once, since the program makes very many calls."""
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -84,7 +88,7 @@ class _FrameCutter:
             sys.setprofile(self.look)
 
     def _cut(self, frame: FrameType, function: str) -> CutFunction:
-        """Return how a script comes by what is called, and by its arguments."""
+        """Return how a script can call what this frame runs, and save the arguments."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
             return CutFunction(why="it is a generator")
         args, kwargs = _arguments(frame)
@@ -107,7 +111,7 @@ class _FrameCutter:
         ``full_model.__self__.get_submodule("head").score`` for another method than ``forward``.
         """
         for number, entry in enumerate(self._capture.entries):
-            if module is None:
+            if module is None:  # a function that has no module as its first argument
                 if getattr(inspect.unwrap(entry.original), "__code__", None) is code:
                     what = "as the program compiles it"
                     return CutFunction("full_model", what, number, by_path=True)
@@ -126,6 +130,11 @@ class _FrameCutter:
         return None
 
     def _by_name(self, frame: FrameType, function: str) -> CutFunction:
+        """Return the way to a function by its qualified name.
+
+        ``program["Net"].forward`` of the program's own file, whose variables a script has as a
+        dict; ``sys.modules["package.net"].Net.forward`` of a module that it imports.
+        """
         if "<locals>" in function:
             return CutFunction(why="it is defined inside a function")
         if Path(frame.f_code.co_filename).resolve() == self._program:

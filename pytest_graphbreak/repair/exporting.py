@@ -1,6 +1,8 @@
-"""Checks in a trial's process whether ``torch.export`` accepts what a target compiles.
+"""Checks whether ``torch.export`` accepts what a target compiles, for ``graphbreak export``.
 
-Both the strict and the non-strict mode are tried.
+It runs in a process of its own, which a ``trial.Bench`` starts, and where ``child`` calls ``work``.
+The target runs without its compiler, while ``Capture`` notes what it compiles, and the inputs of
+the first call. Then each is exported: strictly, by Dynamo, and not strictly, by running it.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from pytest_graphbreak.repair.child import Go, user_frames
 
 
 def work(_: Plain, go: Go) -> Plain:
-    """Run the target uncompiled, then export each compiled callable with its first inputs.
+    """Run the target, then export each callable that it compiles, with its first inputs.
 
-    ``graphbreak export`` orders it. The order says no more than what the target is.
+    The order says no more than what the target is, which ``go`` runs.
     """
     capture = Capture()
     answer = capture.run_uncompiled(go, nullcontext())
@@ -40,9 +42,9 @@ def work(_: Plain, go: Go) -> Plain:
 
 
 def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Plain | None:
-    """Return why an export fails, or the call of what it gives, as a ``Break`` in plain data.
+    """Return why an export fails, as a ``Break`` in plain data, or None if it does not.
 
-    None if both succeed: ``torch.export`` also takes programs that it cannot run.
+    What was exported is called, too: ``torch.export`` also takes programs that it cannot run.
     """
     args, kwargs = copy_of((entry.args, entry.kwargs))
     original = entry.original
@@ -51,7 +53,7 @@ def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Plain | Non
         with mode(entry), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, kwargs, strict=strict)
-            args, kwargs = copy_of((entry.args, entry.kwargs))
+            args, kwargs = copy_of((entry.args, entry.kwargs))  # the export may have changed them
             exported.module()(*args, **kwargs)
     except Exception as error:
         return _reason(error, namer).to_dict()

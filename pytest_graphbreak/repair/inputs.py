@@ -1,7 +1,12 @@
 """Draws inputs that a program did not use itself, as its users may vary them.
 
-Nothing is known of what the program takes: an input for which torch raises in the uncompiled
-program is none of its inputs. One that a line of the program refuses itself has to be refused.
+``Drawing`` calls what the program compiles with each of them, before a patch and after it, and
+``border`` compares the results. Nothing is known of what the program takes. So an input for which
+an operator of torch raises in the uncompiled program is none of its inputs; one that a line of the
+program refuses, by a ``raise`` of its own, has to be refused after the patch as well.
+
+From top to bottom: the kinds of inputs; a way to call (``DrawnWay``); which ways there are for some
+arguments, and the inputs of each (``DrawnInputs``); other sizes; other values.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pytest_graphbreak.repair.calls import Dims, copy_of, tensors_of
 
-# The kinds of inputs, as reports name them.
+# The kinds of inputs, in the words of reports.
 OWN: Final = "the first inputs again"
 FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
 """Floats of the same sizes, for the branches that the program did not take."""
@@ -37,28 +42,28 @@ Named = tuple[str, torch.Tensor]
 
 
 class DrawnWay(Struct, frozen=True):
-    """A way to call once more: with which inputs, with gradients or not, in train or eval mode.
-
-    ``name`` is what a report says, ``values`` the kind of the inputs, one of the texts above. They
-    differ for "train and eval mode exchanged", which has the inputs of the program (``OWN``).
-    ``flipped`` is whether the modules are in the other of their two modes, ``requiring`` whether
-    all floats require gradients. ``grad`` is None where gradients are computed as in the program.
-    """
+    """A way to call once more: with which inputs, with gradients or not, in train or eval mode."""
 
     name: str
+    """What a report says: ``zero``, ``train and eval mode exchanged``."""
     values: str
+    """The kind of the inputs, one of the texts above: ``zero``, and for the other ``OWN``."""
     grad: bool | None = None
+    """Whether gradients are computed; None for as in the program."""
     flipped: bool = False
+    """Whether the modules are in the other of train and eval mode than in the program."""
     requiring: bool = False
+    """Whether all floats of the inputs require gradients."""
 
 
 class DrawnInputs(Struct, frozen=True):
-    """The arguments of a call, and the dimensions of them that vary (``calls.varying``)."""
+    """The ways to call a compiled callable once more, drawn from the inputs of its first call."""
 
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     dims: Dims
+    """The dimensions that vary in the program, by argument; none if no call differs."""
 
     def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[DrawnWay]:
         """Yield the ways to call; without ``values_only`` also what compiles again.
@@ -94,13 +99,14 @@ class DrawnInputs(Struct, frozen=True):
             yield _FLAGS
 
     def _sizes(self, tensors: Sequence[Named]) -> Iterator[str]:
+        """Yield the kinds of inputs of other sizes."""
         if _batch(tensors):
             yield from (_EMPTY, _ONE, _TWICE)
         if self._lengths(tensors):
             yield from (_SHORTER, _LONGER)
 
     def draw(self, way: DrawnWay) -> Any:
-        """Return other arguments, which share nothing with the first."""
+        """Return the arguments of a way, which share no memory with those of the first call."""
         arguments = (self.args, self.kwargs)
         drawn = copy_of(arguments) if way.values == OWN else self._others(way.values)
         for leaf in tree_leaves(drawn) if way.requiring else ():
@@ -109,6 +115,7 @@ class DrawnInputs(Struct, frozen=True):
         return drawn
 
     def _others(self, kind: str) -> Any:
+        """Return arguments of a kind: each tensor, number and flag that it concerns is another."""
         change = self._changes(kind)
         others = {id(leaf): _copy_like(change(name, leaf), leaf) for name, leaf in self._tensors()}
 
@@ -125,7 +132,7 @@ class DrawnInputs(Struct, frozen=True):
         return list(tensors_of(self.model, self.args, self.kwargs))
 
     def _changes(self, kind: str) -> Callable[[str, torch.Tensor], torch.Tensor]:
-        """Return what makes a tensor of a kind out of one with a name."""
+        """Return the function that makes a tensor of a kind, of an argument's name and tensor."""
         tensors = self._tensors()
         if kind in _RESIZES:
             of_length = kind in (_SHORTER, _LONGER)
@@ -138,9 +145,9 @@ class DrawnInputs(Struct, frozen=True):
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
         """Return the dimensions that vary in the program, else those of the most common length.
 
-        A length is a second size, and changes wherever it stands, as in a mask of rows and columns;
-        a first size that is also that of the batch stays. For ``ids`` of [2, 8] and ``mask`` of
-        [8, 8] the length is 8: ``{"ids": [1], "mask": [0, 1]}``.
+        The length is the most common second size, and changes wherever it stands, as in a mask of
+        rows and columns. For ``ids`` of [2, 8] and ``mask`` of [8, 8] it is 8: ``{"ids": [1],
+        "mask": [0, 1]}``. A first dimension stays as it is if the batch has the same size.
         """
         if self.dims:
             return {name: tuple(dims) for name, dims in self.dims.items()}
@@ -155,7 +162,10 @@ class DrawnInputs(Struct, frozen=True):
 
 
 def _batch(tensors: Sequence[Named]) -> int:
-    """Return the size of the batch: the first size of most tensors, of matrices if there are."""
+    """Return the size of the batch, 0 without one: the most common first size of the tensors.
+
+    If there are tensors of two dimensions and more, only these count.
+    """
     rows = [leaf for _, leaf in tensors if leaf.dim() > 1]
     rows = rows or [leaf for _, leaf in tensors if leaf.dim()]
     common = Counter(leaf.shape[0] for leaf in rows).most_common(1)
@@ -163,6 +173,7 @@ def _batch(tensors: Sequence[Named]) -> int:
 
 
 def _batches(tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
+    """Return the dimension of the batch, the first, for each tensor that has it."""
     batch = _batch(tensors)
     return {name: (0,) for name, leaf in tensors if leaf.dim() and leaf.shape[0] == batch}
 
@@ -188,14 +199,18 @@ def _resize(leaf: torch.Tensor, dims: Sequence[int], kind: str) -> torch.Tensor:
 
 
 def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    """Return a copy, with the strides of the original where it has its size: guards check them."""
+    """Return a copy of a drawn tensor that is like the program's own ``leaf``.
+
+    It has its strides, which guards of Dynamo check, if it has its size; and requires gradients if
+    that does.
+    """
     like = leaf if drawn.shape == leaf.shape else drawn
     same = torch.empty_like(like.detach(), dtype=drawn.dtype).copy_(drawn.detach())
     return same.requires_grad_(leaf.requires_grad)
 
 
 def _vary(leaf: torch.Tensor, kind: str) -> torch.Tensor:
-    """Return other values of a kind; a tensor that it does not concern stays as it is."""
+    """Return a tensor with values of a kind; one that the kind does not concern as it is."""
     value = leaf.detach()
     if leaf.is_floating_point():
         return _floats(value, kind) if kind in FLOATS else value

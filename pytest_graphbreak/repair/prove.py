@@ -1,6 +1,9 @@
 """Proves that a patched program does what the original does, in fewer graphs.
 
-Whoever wrote the patch: ``graphbreak fix`` proves the files that it writes so, too.
+``graphbreak prove`` proves a patch that somebody wrote (``prove``), ``graphbreak fix`` the files
+that it writes (``proof_of``). Both programs run, each as a ``Trial`` (``trial``); ``Original``
+compares their results, with drawn inputs too, that the program did not use itself; and ``gain``
+says whether the patched one is better. A ``Proof`` puts this together, for a reader and as data.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from pytest_graphbreak.text.numbers import plural
 PROVED: Final = "proved"
 DIFFERS: Final = "differs"
 NOT_BETTER: Final = "not better"
+"""It does the same, but ``gain.no_gain`` has a reason against it."""
 _NEVER: Final = ("files of native code and other processes", "devices other than {device}")
 """What is not compared in any program."""
 
 
 class ProofError(UserError):
-    """Raised for an original that nothing can be compared with."""
+    """Raised for an original that nothing can be compared with: it compiles nothing, or fails."""
 
 
 class Proof(Struct, frozen=True):
@@ -53,8 +57,9 @@ class Proof(Struct, frozen=True):
     def _rule(self) -> str:
         """Return why the patch is not better, or "".
 
-        Where the calls have the same results, and all of them are compiled, no code was taken out
-        of the compiler: fewer operations are not as many missing ones.
+        A patch that makes far fewer operations may have moved code out of the compiler, and is
+        refused for that. Not where no code is left in Python, neither by a break nor by leaving the
+        compiler, and the calls take and give what they did: then the patch computes with fewer.
         """
         after = self.after.record
         all_compiled = not (self.comparison.changed or fixable(after) or eager_count(after))
@@ -85,7 +90,7 @@ class Proof(Struct, frozen=True):
         return [*words, *(text.format(device=device.lower()) for text in _NEVER)]
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the counts of both, each with its name."""
+        """Yield the name of each count, and what it is before and after: a table for the reader."""
         before, after = self.before.record, self.after.record
         for name in ("graphs", "recompiles", "executions"):
             old, new = getattr(before, name), getattr(after, name)
@@ -122,9 +127,10 @@ def prove(
 ) -> Proof:
     """Run both, on the program's own inputs and on drawn ones, and compare them.
 
-    If inductor compiles them, drawn inputs of other sizes are compared without its code generation,
-    which takes most of the time; all else as it is. ``replaced`` is a module that the program
-    imports, and its patched file: then both targets are that program. Raises ``ProofError``.
+    Both run without the code that inductor generates, which takes most of the time. If they agree,
+    and inductor compiles them, they run again with it, and with drawn inputs of the program's own
+    sizes only. ``replaced`` is a module that the program imports, and its patched file: then both
+    targets are that program. ``step`` shows the progress. Raises ``ProofError``.
     """
     options: dict[str, Any] = {"replaced": dict(replaced or {})}
     step(0, 4, f"{original.name} without code generation")
@@ -142,9 +148,9 @@ def prove(
 
 
 def proof_of(original: Original, patched: Target, **options: Any) -> Proof:
-    """Prove a patched program against an original that has run (``Original.patched``).
+    """Run a patched program, and prove it against an original that has run.
 
-    Raises ``ProofError``.
+    ``options`` are those of ``Original.patched``. Raises ``ProofError``.
     """
     before = original.first
     if not before.record.active:
@@ -161,6 +167,7 @@ def proof_of(original: Original, patched: Target, **options: Any) -> Proof:
 
 
 def _counts(trial: Trial) -> dict[str, Any]:
+    """Return the counts of one run as plain data."""
     record: Record = trial.record
     return {
         "error": trial.error,

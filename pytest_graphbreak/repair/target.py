@@ -1,4 +1,8 @@
-"""The target of a run: a script with its arguments, or one test by its node id."""
+"""The target of a run: a script with its arguments, or one test by its node id.
+
+A command makes it of what was typed (``parse``), a ``trial.Bench`` runs it. Files that are written
+for it are named after it: ``model_fixed.py`` (``beside``), ``repros/model_repro_1.py`` (``stem``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
-"""Names that pytest collects: ``test_model``, ``model_test``, and ``test`` with a suffix added."""
+"""Stems of files that pytest collects, ``test_model`` and ``model_test``; and ``test``, to which
+our suffix would be added: ``test_fixed``."""
 
 
 class TargetError(UserError):
@@ -37,10 +42,19 @@ class Target(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of files that belong to the target.
+        """The beginning of the names of files that are written for the target.
 
-        ``test_`` and ``_test`` are removed if pytest would collect the file, so that it does not
-        collect those files: ``test_model`` -> ``model``.
+        pytest shall not collect these. So ``test_`` and ``_test`` go if the target is a test, or if
+        its file is one that pytest collects:
+
+        ==================  ===========
+        file                stem
+        ==================  ===========
+        ``model.py``        ``model``
+        ``test_model.py``   ``model``
+        ``model_test.py``   ``model``
+        ``tests.py``        ``a_tests``
+        ==================  ===========
         """
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
@@ -59,7 +73,10 @@ class Target(Struct, frozen=True):
 
 
 def parse(text: str, arguments: Sequence[str] = ()) -> Target:
-    """Return the target that was typed. Raises ``TargetError``, which says what is wrong."""
+    """Return the target that was typed: ``train.py``, or ``tests/test_a.py::test_b[3]``.
+
+    Raises ``TargetError``, which says what is wrong.
+    """
     name, _, test = text.partition("::")
     path = Path(name)
     if not path.is_file():

@@ -1,9 +1,19 @@
 """Runs of a program in processes of their own: what is ordered, and what came of it.
 
 Commands, and what works for them (``Search``, ``Original``, ``Repro``), ask a ``Bench`` for a run.
-It sends a ``TargetOrder`` to a new process, where ``child`` runs the target. What ``measure``
-answers there becomes a ``Trial``; other orders (``cut``, ``border``, ``exporting``) are answered
-with plain data.
+It sends an order, a ``TargetOrder``, to a new process (``layers.children.runner``). There ``child``
+hands it to the module that is its ``kind``, and that answers:
+
+=============  ======================  ==========================================================
+kind           order                   answer, as plain data
+=============  ======================  ==========================================================
+``measure``    ``MeasureOrder``        what the target compiles and gives: ``Bench.measure`` makes a
+                                       ``Trial`` of it
+``cut``        ``writing.CutOrder``    the functions that scripts of ``repro`` call
+``border``     ``CompareOrder`` of     how the results of two trials differ
+               ``comparison``
+``exporting``  ``TargetOrder``         why ``torch.export`` refuses what the target compiles
+=============  ======================  ==========================================================
 """
 
 from __future__ import annotations
@@ -26,47 +36,56 @@ from pytest_graphbreak.repair.target import Target
 
 
 class Site(Struct, frozen=True):
-    """The location of a stable file name on this machine: its path and its module."""
+    """Where a file is on this machine that a record names, and the module it was imported as."""
 
     path: Path
     module: str
 
 
 class Rounds(Struct):
-    """What the calls of a program compile when they are made again; no ``graphs`` if they were not.
+    """What the calls of a program compile when all of them are made again, a few times.
 
-    ``graphs`` are the new ones of each round. Of all rounds, ``limit`` are the functions at torch's
-    recompile limit, ``eager`` what left the compiler. ``raised`` is what ended a round.
+    In a steady program the later rounds make no graph: ``[1, 0, 0, 0]``.
     """
 
     graphs: list[int] = []
+    """The number of new graphs of each round; empty if no call was made again."""
     limit: int = 0
+    """The number of functions that reached torch's recompile limit, in all rounds."""
     eager: int = 0
+    """The number of places at which code left the compiler, added up over all rounds."""
     raised: str = ""
+    """What the last round raised, which ended it, in words."""
 
 
 class VaryingSizes(Struct, frozen=True):
-    """Of one callable the names of its positional parameters, and the dimensions that vary."""
+    """The sizes that vary from call to call of one compiled callable."""
 
     parameters: list[str]
+    """The names of its positional parameters, in their order."""
     dims: dict[str, list[int]]
-    """By argument, as ``calls.tensors_of`` names them: ``batch['ids']``."""
+    """The dimensions that vary, by argument as ``calls.tensors_of`` names it: ``batch['ids']``."""
 
 
 class Trial(Struct, frozen=True):
-    """The result of a run. ``error`` is why it failed."""
+    """The result of a run of a target.
+
+    Only of one that was run with ``outputs`` are there ``results``, ``rounds`` and ``endless``.
+    """
 
     record: Record
+    """What it compiled; empty if the process died."""
     error: str | None = None
+    """What the program raised, or why it did not run, in words."""
     stack: Sequence[dict[str, Any]] = ()
-    """The user's frames that led to the error (``child.user_frames``)."""
+    """The user's frames that led to the error, as plain data (``child.user_frames``)."""
     inductor: bool = False
     """Whether inductor compiles something."""
     rounds: Rounds = field(default_factory=Rounds)
     lines: Mapping[str, Sequence[str]] = {}
     """What it printed and logged while measured, by stream."""
     endless: Sequence[str] = ()
-    """The drawn inputs for which a call does not end in time."""
+    """The kinds of drawn inputs (``inputs``) with which a call does not end in time."""
     varies: Sequence[VaryingSizes] = ()
     """The sizes that vary from call to call."""
     out: str = ""
@@ -76,13 +95,13 @@ class Trial(Struct, frozen=True):
     device: str = ""
     """What torch_xla computes on."""
     options: Mapping[str, Any] = {}
-    """Those of the first ``torch.compile``."""
+    """The options of the first ``torch.compile``, with None for an object (``Capture.options``)."""
     results: Path | None = None
     """The file of what it gave (``border.Results``)."""
 
     @property
     def has_results(self) -> bool:
-        """Whether it came to an end, be it by an exception of the program."""
+        """Whether it came to its end, or to an exception of the program, and saved its results."""
         return self.error is None or (self.results is not None and self.results.is_file())
 
     def source(self, frame: Frame) -> str:
@@ -110,26 +129,30 @@ LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 """What the process of a run calls with its order."""
 _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites", "rounds", "varies"}
-"""The keys of an answer that a trial has as they are; the others become objects."""
+"""The keys of the answer of ``measure`` that a trial has as they are; the others become objects."""
 
 
 class TargetOrder(Struct, frozen=True, kw_only=True):
-    """What a process is to do with a target: ``child`` runs that, a module named ``kind`` the rest.
+    """What a process is to do with a target, as plain data; a ``kind`` may add fields.
 
-    ``Bench.run`` fills in all but ``kind`` and ``replaced``.
+    ``Bench.run`` fills in the fields that say what the target is and where it runs.
     """
 
     kind: str
+    """The module of this room that carries it out."""
     path: str = ""
     test: str = ""
     arguments: Sequence[str] = ()
     cwd: str = ""
     replaced: Mapping[str, str] = {}
-    """Files of the program, and others that ``child`` reads in their place."""
+    """Paths of the program's files, and of patched copies that ``child`` reads in their place."""
 
 
 class MeasureOrder(TargetOrder, frozen=True, kw_only=True):
-    """The order to count what a target compiles, and to keep what it gives (``measure``)."""
+    """The order to count what a target compiles, and to keep what it gives (``measure``).
+
+    Drawn inputs are those that the program did not use itself (``inputs``).
+    """
 
     kind: str = "measure"
     results: str = ""
@@ -137,7 +160,7 @@ class MeasureOrder(TargetOrder, frozen=True, kw_only=True):
     left_out: Sequence[str] = ()
     """The drawn inputs with which the original does not end: they are not called."""
     eager: bool = False
-    """Drawn inputs are computed without the compiler."""
+    """The calls with drawn inputs are made without the compiler."""
     values_only: bool = False
     """Drawn inputs have the sizes of the program's own."""
     codegen: bool = True
@@ -145,7 +168,11 @@ class MeasureOrder(TargetOrder, frozen=True, kw_only=True):
     perturbed: bool = False
     """The program gets other results than its calls give, to see whether it shows them."""
     sizes_as: tuple[bool | None, Mapping[str, Sequence[int]]] | None = None
-    """``dynamic`` of ``torch.compile``, and the dimensions to mark by argument; None: as it is."""
+    """``dynamic`` of each ``torch.compile``, and the dimensions to mark as dynamic, by argument.
+
+    ``(None, {"x": [0]})`` is torch's own choice, with the first dimension of ``x`` marked. None
+    leaves all to the program.
+    """
 
 
 class Bench:
@@ -165,9 +192,11 @@ class Bench:
         new_python: bool = False,
         **options: Any,
     ) -> Trial:
-        """Count the target's graphs, and keep its ``outputs`` and those for drawn inputs.
+        """Run a target and count its graphs.
 
-        ``original`` is the run that this is compared with; ``options`` are fields of the order.
+        With ``outputs`` what it gives is kept, and it is called with drawn inputs, but for those
+        with which ``original``, the run that this is compared with, does not end. ``options`` are
+        fields of ``MeasureOrder``.
         """
         results = self.directory / f"results{self._runs + 1}.pt" if outputs else None
         endless = list(original.endless) if original is not None else []
@@ -185,7 +214,7 @@ class Bench:
         )
 
     def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
-        """Return the option ``replaced`` for files that have other contents."""
+        """Write other contents of files; return the option ``replaced``, by which they are read."""
         replaced = {}
         for number, (path, contents) in enumerate(texts.items()):
             replaced[str(path.resolve())] = str(self.directory / f"{number}_{path.name}")
@@ -199,13 +228,14 @@ class Bench:
         *,
         new_python: bool = False,
     ) -> tuple[dict[str, Any], str]:
-        """Carry out an order; return the answer, with ``error`` where the process died or hung.
+        """Carry out an order; return the answer, and all that was printed.
 
-        The second value is all that was printed.
+        The answer has only an ``error`` where the process died or hung.
 
-        With ``new_python`` the process is one; else it is a fork of one that has imported torch,
-        unless the program reads the environment itself: torch reads it when it is imported.
+        With ``new_python`` the process is a new Python; else it is a fork of one that has imported
+        torch, which begins at once.
         """
+        # A program that sets the environment may mean torch, which reads it when it is imported.
         new_python = new_python or b"environ" in target.path.read_bytes()
         self._runs += 1
         filled = structs.replace(

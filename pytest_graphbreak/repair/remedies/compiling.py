@@ -16,6 +16,10 @@ Or sizes as inputs: all of them, or those that vary, by a line for each argument
     torch._dynamo.mark_dynamic(x, 0)
     y = f(x)
 
+A ``SourcePatch`` is a change of one file that is tried by a run. Breaks are answered by settings
+(``propose``), recompiles by sizes as inputs (``recompiles``). The changes work on a ``Tree``: a
+file parsed by libcst, with the names that its nodes resolve to.
+
 When not: a setting is for the whole process. On a device below Dynamo ``.item()`` as a node splits
 the graph; ``print`` as a reordered function is lost where torch inlines the function that calls
 it. Where the code needs a size as a number (``range(x.shape[0])``, ``if n % 2:``), it is compiled
@@ -41,11 +45,12 @@ _COMPILE: Final = "torch.compile"
 
 
 def _with_line(title: str, line: str, note: str = "") -> SourcePatch:
-    """Return the patch that puts a line where the program compiles."""
+    """Return the patch that puts a line where the program compiles (``_with_setting``)."""
     return SourcePatch(title, lambda source: _with_setting(parse(source), line), note=note)
 
 
 def _switch(name: str, what: str) -> SourcePatch:
+    """Return the patch that turns on a setting of Dynamo."""
     return _with_line(f"{name}: {what}", f"torch._dynamo.config.{name} = True")
 
 
@@ -64,7 +69,7 @@ _SHAPES: Final = _switch(
     "capture_dynamic_output_shape_ops", "sizes that depend on values stay in the graph"
 )
 _RNN: Final = _switch("allow_rnn", "LSTM, GRU and RNN go into the graph")
-_WORDS: Final = (
+_PATCH_OF_WORDS: Final = (
     (SCALARS, ("data", ".item", "tensor.item", "tolist", "branch")),
     (_SHAPES, ("dynamic shape", "nonzero", "unique", "mask")),
     (_reordered("print"), ("print(",)),
@@ -82,11 +87,15 @@ word too many costs a run of the program, no more.
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose the settings whose words a break has."""
     text = " ".join((item.reason, item.where.code, item.explanation, *item.hints)).lower()
-    yield from (patch for patch, words in _WORDS if any(word in text for word in words))
+    yield from (patch for patch, words in _PATCH_OF_WORDS if any(word in text for word in words))
 
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make numbers of modules inputs, then all sizes in calls, then those that vary."""
+    """Propose to make numbers of modules inputs, then all sizes in calls, then those that vary.
+
+    A callable of the program has the sizes that vary in ``trial.varies``: for ``batch['ids']`` with
+    [0, 1] it is called as ``f(x, batch=y)``, and ``y['ids']`` is marked above that call.
+    """
     yield _NUMBERS
     title = "dynamic=True: sizes and numbers are inputs of the graph"
     yield SourcePatch(title, as_dynamic)
@@ -110,6 +119,7 @@ def as_dynamic(source: str) -> str | None:
 
 
 def _with_dynamic(call: cst.Call) -> cst.Call:
+    """Return a call with ``dynamic=True`` as its last argument, and no other ``dynamic``."""
     arguments = [x for x in call.args if x.keyword is None or x.keyword.value != "dynamic"]
     if arguments:
         arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
@@ -144,7 +154,10 @@ def compile_calls(tree: Tree) -> list[cst.Call]:
 
 
 def calls_of_compiled(tree: Tree) -> list[cst.Call]:
-    """Return the calls of what the file compiles: by its variable, its own name, or at once."""
+    """Return the calls of what the file compiles.
+
+    ``g(x)`` after ``g = torch.compile(f)``, ``f(x)`` of a decorated ``f``, ``torch.compile(f)(x)``.
+    """
     compiled = compile_calls(tree)
     names = set[str]()
     for node in walk([tree.module]):
@@ -179,7 +192,11 @@ def _with_setting(tree: Tree, setting: str) -> str:
 
 
 def insert(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
-    """Return a file with lines above the statements of nodes, as far to the right as these are."""
+    """Return a file with lines added above the statements of nodes, indented like these.
+
+    Nodes of one statement have the same lines once. The last place comes first, so that the lines
+    of the others keep their numbers.
+    """
     text = lines(tree.source)
     places = {_start(node, tree): added for node, added in new.items()}
     for (line, column), added in sorted(places.items(), reverse=True):
@@ -189,20 +206,23 @@ def insert(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
 
 
 def _is_compile(node: cst.Call | cst.Decorator, tree: Tree) -> bool:
+    """Return whether it is ``torch.compile(f)``, ``@torch.compile`` or ``@torch.compile(...)``."""
     called = node.decorator if isinstance(node, cst.Decorator) else node
     called = called.func if isinstance(called, cst.Call) else called
     return _COMPILE in tree.names_of(called)
 
 
 def _start(node: cst.CSTNode, tree: Tree) -> tuple[int, int]:
-    """Return where the statement of a node begins; of a decorator, the outermost one around it."""
-    statement, decorated = node, isinstance(node, cst.Decorator)
-    while decorated or not isinstance(tree.parents[statement], cst.Module | cst.IndentedBlock):
-        parent = tree.parents[statement]
-        if isinstance(parent, cst.Module):
+    """Return where the statement of a node begins, with its decorators.
+
+    A decorator, and what is in one, belongs to the outermost function or class around it.
+    """
+    statement, in_decorator = node, isinstance(node, cst.Decorator)
+    while not isinstance(parent := tree.parents[statement], cst.Module):
+        if isinstance(parent, cst.IndentedBlock) and not in_decorator:
             break
         statement = parent
-        decorated |= isinstance(statement, cst.Decorator)
+        in_decorator |= isinstance(statement, cst.Decorator)
     decorators = (
         statement.decorators if isinstance(statement, cst.FunctionDef | cst.ClassDef) else ()
     )
@@ -216,7 +236,10 @@ def _imports(tree: Tree, name: str) -> bool:
 
 
 def _below_imports(tree: Tree) -> int:
-    """Return the number of lines down to the first import of torch, or to where one may stand."""
+    """Return the number of lines down to the first import of torch.
+
+    Without one, down to where it may stand: behind the docstring and ``from __future__``.
+    """
     last = 0
     for at, statement in enumerate(tree.module.body):
         text = code(statement)

@@ -11,6 +11,9 @@ After: the same without the decorator and the break; a line ``f = torch.compiler
 
 When not: where the function was disabled since it gives other results compiled, or is slower; the
 run of the patched program tells the former.
+
+``propose`` is called for each break, ``item``, of the run ``trial``. A ``SourcePatch`` is a change
+of one file; each is tried by a run of its own. ``tree`` finds places in a file with libcst.
 """
 
 from __future__ import annotations
@@ -41,7 +44,11 @@ _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to remove an explicit break, or what disables a function."""
+    """Propose to remove an explicit break, or what disables a function.
+
+    ``advice`` names a break by torch's words. The conditions with ``in`` take breaks to which it
+    gives no such name; a patch too many costs a run of the program, no more.
+    """
     here, name = item.where, advice.name(item)
     if name == "graph-break" or "graph_break" in here.code:
         yield SourcePatch("the explicit graph break is gone", rewriting(no_break, here), here.file)
@@ -52,19 +59,19 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to compile the disabled functions of the files on the stack, the one named first.
 
-    A hook is called by torch's own line, and ``__init__`` by the name of its class, so the line
-    that breaks need not name what is disabled. ``y = Net(x)`` names ``Net.__init__``, which is
-    tried before another disabled function of the same files.
+    The line that breaks need not name what is disabled: a hook is called by a line of torch. So all
+    disabled functions are proposed, those first whose name is in the line or in torch's words about
+    it. ``Net.__init__`` is called by the name of its class: ``y = Net(x)``.
     """
     text = "\n".join((item.where.code, item.reason, item.explanation, *item.hints))
-    functions: dict[tuple[str, str], bool] = {}
+    is_named: dict[tuple[str, str], bool] = {}  # by file and function
     for file in dict.fromkeys((item.where.file, *(x.file for x in item.stack), *trial.sites)):
         source = trial.source(Frame(file, "", 0, ""))
         for name in _disabling_nodes(parse(source)) if source else ():
             parts = name.split(".")
             owner = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else ""
-            functions[file, name] = (owner or parts[-1]) in text
-    for file, name in sorted(functions, key=lambda key: not functions[key]):
+            is_named[file, name] = (owner or parts[-1]) in text
+    for file, name in sorted(is_named, key=lambda key: not is_named[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
         yield SourcePatch(title, enabling(name), file)
 
@@ -76,7 +83,10 @@ def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
 
 
 def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
-    """Return the nodes that disable functions, by the qualified name of the function."""
+    """Return the nodes that disable functions, by the qualified name of the function.
+
+    Decorators, and calls such as ``torch.compiler.disable(f)``, whose argument is the name.
+    """
     nodes: dict[str, list[cst.CSTNode]] = {}
     for name, function in tree.functions:
         for decorator in function.decorators:
@@ -89,7 +99,11 @@ def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
 
 
 def enabling(function: str) -> Change:
-    """Return the change that takes away what disables a function, by its qualified name."""
+    """Return the change that takes away what disables a function, by its qualified name.
+
+    A decorator goes, and so does the line ``f = torch.compiler.disable(f)``. Of another call the
+    function stays: ``g = torch.compiler.disable(f)`` becomes ``g = f``.
+    """
 
     def change(source: str) -> str | None:
         tree = parse(source)
@@ -110,7 +124,10 @@ def enabling(function: str) -> Change:
 
 
 def no_break(place: Place) -> str:
-    """Return no line in the place of ``torch._dynamo.graph_break()``. Raises ``UnfitError``."""
+    """Return "", no line, in the place of ``torch._dynamo.graph_break()``.
+
+    Raises ``UnfitError`` for any other statement. It is a ``tree.Writer``.
+    """
     statement = only(place.node)
     call = statement.value if isinstance(statement, cst.Expr) else None
     if not isinstance(call, cst.Call) or "graph_break" not in (attribute_of(call), code(call.func)):

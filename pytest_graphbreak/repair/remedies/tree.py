@@ -1,6 +1,11 @@
 """A source file as a tree of libcst: parsed once, searched for places, and written with changes.
 
-Whatever is not replaced stays as it is, to the byte.
+Remedies use it to make a ``Change``, a function from the text of a file to its new text. Most do so
+by ``rewriting``: it finds the statements at the line that broke, each as a ``Place``, and replaces
+each by the line that the remedy, a ``Writer``, returns for it.
+
+libcst gives nodes, and the places of these in the file. New text is put there line by line:
+whatever is not replaced stays as it is, to the byte.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from pytest_graphbreak.repair.sources import comments, lines
 Statement = cst.SimpleStatementLine | cst.If
 """What remedies replace."""
 Writer = Callable[["Place"], str]
-"""Returns the line that replaces a statement, or "". Raises ``UnfitError``."""
+"""Returns the line that replaces a statement, or "" to remove it. Raises ``UnfitError``."""
 _LOOSE: Final = (
     *(cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, cst.UnaryOperation),
     *(cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr),
@@ -53,26 +58,33 @@ class Tree(Struct, frozen=True, eq=False, dict=True):  # the dict holds cached p
 
     @cached_property
     def functions(self) -> Sequence[tuple[str, cst.FunctionDef]]:
-        """All functions, each with its qualified name as Python writes it."""
+        """All functions, each with its qualified name as Python writes it: ``main.<locals>.f``."""
         nodes = (node for node in walk([self.module]) if isinstance(node, cst.FunctionDef))
         return [(name, node) for node in nodes for name in self.names_of(node)]
 
     def names_of(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that a node may have: ``torch.compile``, ``Model.forward``."""
+        """Return the qualified names that a node may have: ``torch.compile``, ``Model.forward``.
+
+        An imported name has its module: ``compile`` is ``torch.compile`` after ``from torch import
+        compile``. There are several where a name is set twice.
+        """
         scope = self.scopes.get(node)
         return {x.name for x in scope.get_qualified_names_for(node)} if scope else set()
 
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the line of the first character, from 1 on, and its column, from 0 on."""
         position = self.positions[node].start
         return position.line, position.column
 
     def end(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the line of the last character, and the column behind it."""
         position = self.positions[node].end
         return position.line, position.column
 
     def replaced(self, changes: Mapping[cst.CSTNode, str]) -> str:
         """Return the source with expressions replaced, of which none is in another."""
         text = lines(self.source)
+        # From the last to the first, so that the places of the others stay right.
         for node, new in sorted(
             changes.items(), key=lambda pair: self.start(pair[0]), reverse=True
         ):
@@ -94,7 +106,7 @@ def parse(source: str) -> Tree:
 
 
 class Place(Struct, frozen=True, eq=False):
-    """A statement in its function."""
+    """A statement in its function: what a ``Writer`` is given."""
 
     tree: Tree
     function: cst.FunctionDef
@@ -102,7 +114,11 @@ class Place(Struct, frozen=True, eq=False):
 
     @property
     def returns(self) -> bool:
-        """Whether it is a branch that returns: what follows is its other side, or never runs."""
+        """Whether it is a branch that returns: ``if t: return a``.
+
+        What follows in the block is its other side. Where there is an ``else`` with a ``return`` it
+        never runs.
+        """
         branch = self.node if isinstance(self.node, cst.If) else None
         return branch is not None and isinstance(only(body(branch.body)[0]), cst.Return)
 
@@ -116,7 +132,10 @@ class Place(Struct, frozen=True, eq=False):
 
 
 def places(source: str, where: Frame) -> list[Place]:
-    """Return the statements that hold a line: in a record, lines that read alike are one place."""
+    """Return the statements of a function that hold a line, whatever its number.
+
+    There may be several: in a record, lines of a function that read alike are one place.
+    """
     tree, words = parse(source), where.code.split()
     hits = [at for at, line in enumerate(source.split("\n"), 1) if line.split() == words]
     return [
@@ -135,9 +154,9 @@ def _lines(tree: Tree, node: Statement) -> range:
 
 
 def rewriting(write: Writer, where: Frame) -> Change:
-    """Return the change that replaces the statements at a place by a line, or removes them.
+    """Return the change that replaces the statements at a line by another line, or removes them.
 
-    A branch that returns is replaced with what follows, which never runs then.
+    Where a branch returns, what follows goes with it: the new line returns in any case.
     """
 
     def change(source: str) -> str | None:
@@ -192,6 +211,7 @@ def only(node: cst.CSTNode) -> cst.BaseSmallStatement | None:
 
 
 def code(node: cst.CSTNode) -> str:
+    """Return the text of a node, without space around it."""
     return cst.Module([]).code_for_node(node).strip()
 
 
@@ -202,6 +222,7 @@ def operand(node: cst.BaseExpression) -> str:
 
 
 def calls(node: cst.CSTNode) -> list[cst.Call]:
+    """Return all calls in a node, also in nested functions."""
     return [part for part in walk([node]) if isinstance(part, cst.Call)]
 
 
