@@ -6,7 +6,7 @@ open a ``Measurement``, the observers of all layers, for the time of a block. Th
 ``Seen``, which shows the counts. At its end the ``Record`` of what was seen is judged by the
 limits, a ``Cap``, and a ``Judgement`` that fails becomes a ``BudgetExceeded``.
 
-Judging and reporting are imported when a block ends: a program that only looks needs neither.
+``judge`` imports what judges and reports: a program that only looks needs neither.
 """
 
 from __future__ import annotations
