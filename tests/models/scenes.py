@@ -1,14 +1,13 @@
 """What is done with a model: one forward, a step of training, a few tokens.
 
-Each scene takes what the fixture ``compile_model`` gives, or anything of its
-shape: so the same code is run by the tests, and without the plugin by
-``independent``, which counts for itself.
+Each scene takes what the fixture ``compile_model`` gives.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from pytest_graphbreak.measuring.compile_model import CompileModel
 from tests.models.zoo import Model
 
 if TYPE_CHECKING:
@@ -20,15 +19,7 @@ ROOM: Final = 32
 """Positions in a static cache: the prompt and what is decoded fit."""
 
 
-class Compile(Protocol):
-    """The shape of ``pytest_graphbreak.measuring.compile_model.CompileModel``."""
-
-    device: Any
-
-    def __call__(self, model: Any, *args: Any, backend: Any = None, **kwargs: Any) -> Any: ...
-
-
-def forward(compile_model: Compile, model: Model) -> None:
+def forward(compile_model: CompileModel, model: Model) -> None:
     """One forward without gradients, and the same numbers as without the compiler."""
     import torch
 
@@ -39,7 +30,7 @@ def forward(compile_model: Compile, model: Model) -> None:
     torch.testing.assert_close(run.output[0].cpu(), expected[0], atol=1e-3, rtol=1e-3)
 
 
-def inductor(compile_model: Compile, model: Model) -> None:
+def inductor(compile_model: CompileModel, model: Model) -> None:
     """One forward through the backend that ``torch.compile`` takes by itself on a CPU."""
     import torch
 
@@ -50,7 +41,7 @@ def inductor(compile_model: Compile, model: Model) -> None:
     torch.testing.assert_close(run.output[0], expected[0], atol=1e-3, rtol=1e-3)
 
 
-def training(compile_model: Compile, model: Model) -> None:
+def training(compile_model: CompileModel, model: Model) -> None:
     """Forward, backward and a step of SGD, as a training loop has them."""
     import torch
 
@@ -67,7 +58,7 @@ def training(compile_model: Compile, model: Model) -> None:
     )
 
 
-def decoding(compile_model: Compile, model: Model, cache: str) -> None:
+def decoding(compile_model: CompileModel, model: Model, cache: str) -> None:
     """A prompt and ``STEPS`` greedy tokens, with a cache that grows or one that does not.
 
     ``cache`` is ``dynamic`` or ``static``, after transformers' classes.
@@ -117,16 +108,16 @@ def _cache(module: Any, kind: str) -> Any:
     return transformers.DynamicCache(config=module.config)
 
 
-def _quick(compile_model: Compile, backend: str) -> str | None:
+def _quick(compile_model: CompileModel, backend: str) -> str | None:
     """On a device its own backend; elsewhere one that only counts, since inductor is slow."""
     return None if on_xla(compile_model) else backend
 
 
-def on_xla(compile_model: Compile) -> bool:
+def on_xla(compile_model: CompileModel) -> bool:
     return compile_model.device.kind in ("xla", "tt")
 
 
-def _settle(compile_model: Compile) -> None:
+def _settle(compile_model: CompileModel) -> None:
     """Let the device do what is pending, as a loop that samples or steps does each time."""
     if on_xla(compile_model):
         import torch_xla

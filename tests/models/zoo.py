@@ -8,7 +8,7 @@ the full size makes. Weights and inputs come from one seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -81,16 +81,14 @@ def _speech() -> Inputs:
 class Model:
     """How to build one model: names in ``transformers``, and what goes in.
 
-    ``parts`` are nested configurations, by keyword: the name of the class and
-    its values. ``fails_on_xla`` says how the model fails where torch_xla 2.9
-    runs it; empty where it runs.
+    ``fails_on_xla`` says how the model fails where torch_xla 2.9 runs it; empty
+    where it runs.
     """
 
     name: str
     config: str
     values: Mapping[str, Any]
     inputs: Callable[[], Inputs] = _text
-    parts: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     fails_on_xla: str = ""
 
     def build(self) -> tuple[torch.nn.Module, Inputs]:
@@ -99,10 +97,7 @@ class Model:
         import transformers
 
         torch.manual_seed(0)
-        parts = {
-            key: getattr(transformers, name)(**values) for key, (name, values) in self.parts.items()
-        }
-        config = getattr(transformers, self.config)(**self.values, **parts)
+        config = getattr(transformers, self.config)(**self.values)
         model: torch.nn.Module = getattr(transformers, self.name)(config)
         return model.eval(), self.inputs()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -95,7 +96,8 @@ def test_a_call_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> No
 
     def model(x: torch.Tensor) -> torch.Tensor:
         while bool((x < 0).all()):
-            x = x - 1
+            with contextlib.suppress(Exception):  # as programs have it
+                x = x - 1
         return x
 
     calls = drawn(model, torch.ones(2))

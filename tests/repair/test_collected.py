@@ -70,21 +70,3 @@ def test_a_place_that_cannot_be_written_to_is_found_out_first(out: str, shop: Sh
     assert f"graphbreak repro: {out}: cannot be written to: " in said.err
     assert "it ran" not in said.out + said.err
     assert shop.files() == {"a.py"}
-
-
-@pytest.mark.parametrize("command", ["fix", "repro"])
-def test_without_torch_there_is_a_sentence(
-    command: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: real(name, *rest) if name != "torch" else None,
-    )
-    (shop.path / "a.py").write_text("")
-    said = shop.run(command, "a.py")
-    assert said.code == 2
-    assert said.err.startswith(f"graphbreak {command}: torch is not installed in this Python (")

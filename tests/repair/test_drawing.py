@@ -14,19 +14,6 @@ from pytest_graphbreak.repair.drawing import TooLongError, restore_capturable, t
 pytestmark = pytest.mark.once
 
 
-def endless() -> None:
-    while True:
-        try:
-            time.sleep(0.001)
-        except Exception:  # as programs have it
-            continue
-
-
-def test_a_loop_without_an_end_is_left() -> None:
-    with pytest.raises(TooLongError), time_limit(0.05):
-        endless()
-
-
 def test_the_alarm_of_a_program_is_put_back() -> None:
     rung: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))

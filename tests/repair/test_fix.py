@@ -156,22 +156,25 @@ def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
     assert "2 passed" in shop.python("-m", "pytest", *options, "a_fixed.py").stdout
 
 
+WHOLE = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))"
+
+
 @pytest.mark.parametrize(
-    ("source", "code", "words"),
+    ("command", "source", "code", "words"),
     [
-        (
-            "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))",
-            0,
-            "Nothing to fix",
-        ),
-        ("print('hello')", 0, "Nothing was compiled"),
-        ("raise ValueError('mine')", 2, "ValueError: mine"),
-        ("def f(:", 2, "not valid Python"),
+        ("fix", WHOLE, 0, "Nothing to fix"),
+        ("fix", "print('hello')", 0, "Nothing was compiled"),
+        ("fix", "raise ValueError('mine')", 2, "ValueError: mine"),
+        ("fix", "def f(:", 2, "not valid Python"),
+        ("repro", "print('hello')", 0, "No graph break came"),
+        ("repro", "raise ValueError('mine')", 2, "mine"),
     ],
 )
-def test_what_has_no_break_or_does_not_run(source: str, code: int, words: str, shop: Shop) -> None:
+def test_what_has_no_break_or_does_not_run(
+    command: str, source: str, code: int, words: str, shop: Shop
+) -> None:
     (shop.path / "a.py").write_text(source)
-    said = shop.run("fix", "a.py")
+    said = shop.run(command, "a.py")
     assert said.code == code
     assert words in said.out + said.err
     assert shop.files() == {"a.py"}
@@ -393,17 +396,26 @@ def test_a_file_that_does_otherwise_under_its_own_name_is_not_kept(shop: Shop) -
     assert shop.files() == {"a.py"}
 
 
-def test_without_libcst_it_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("command", "missing", "words"),
+    [
+        ("fix", "torch", "torch is not installed in this Python ("),
+        ("repro", "torch", "torch is not installed in this Python ("),
+        ("fix", "libcst", "libcst, which rewrites source, is not installed: "),
+    ],
+)
+def test_what_is_not_installed_is_said(
+    command: str, missing: str, words: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = importlib.util.find_spec
 
     def without(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "libcst" else find(name, package)
+        return None if name == missing else find(name, package)
 
     monkeypatch.setattr("importlib.util.find_spec", without)
     shop.write("a.py", SAYS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.count("libcst, which rewrites source, is not installed: ") == 1
-    assert said.err.endswith(" -m pip install libcst\n")
+    said = shop.run(command, "a.py")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.count(f"graphbreak {command}: {words}") == 1
+    assert missing == "torch" or said.err.endswith(" -m pip install libcst\n")
     assert shop.files() == {"a.py"}

@@ -34,7 +34,7 @@ from tests.repair.pairs import (
 pytestmark = pytest.mark.once
 
 RIGHT_ON_PUSH: Final = (
-    "a print after the call, with one result more",
+    "a function around the call that prints",
     "a counter as a buffer",
     "objects, files and logs",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -114,17 +115,17 @@ def test_a_test_of_a_package_in_the_root_that_has_no_init_file(shop: Shop) -> No
     assert "Graph break" in run.stderr
 
 
-COMPILED_BEFORE = """
+LOCAL = """
     import pytest
     import torch
 
-    def f(x):
-        y = x.sin()
-        print("local")
-        return y + 1
-
     @pytest.fixture
     def run():
+        def f(x):
+            y = x.sin()
+            print("local")
+            return y + 1
+
         return torch.compile(f, backend="eager")
 
     def test_local(run):
@@ -132,30 +133,13 @@ COMPILED_BEFORE = """
 """
 
 
-def test_the_backend_of_what_was_compiled_before_the_test(shop: Shop) -> None:
-    shop.write("test_a.py", COMPILED_BEFORE)
-    shop.succeed("repro", "test_a.py::test_local")
-    (script,) = (shop.path / "repros").glob("*.py")
-    assert ', backend="eager")' in script.read_text()
-
-
-LOCAL = """
-    import torch
-
-    def test_local():
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
-
-        torch.compile(f, backend="eager")(torch.ones(3))
-"""
-
-
-def test_a_function_of_a_function_is_taken_out_as_it_is_defined(shop: Shop) -> None:
+def test_a_function_of_a_fixture_is_taken_out_as_it_is_compiled(shop: Shop) -> None:
+    """With its backend, though it was compiled before the call phase of the test."""
     shop.write("test_a.py", LOCAL)
     said = shop.succeed("repro", "test_a.py::test_local")
     assert "as the program compiles it" in said.out
+    (script,) = (shop.path / "repros").glob("*.py")
+    assert ', backend="eager")' in script.read_text()
 
 
 CLOSED = """
@@ -211,36 +195,6 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "words"),
-    [("print('hello')", 0, "No graph break came"), ("raise ValueError('mine')", 2, "mine")],
-)
-def test_without_a_break_nothing_is_written(source: str, code: int, words: str, shop: Shop) -> None:
-    (shop.path / "a.py").write_text(source)
-    said = shop.run("repro", "a.py")
-    assert said.code == code
-    assert words in said.out + said.err
-    assert shop.files() == {"a.py"}
-
-
-ARGUMENTS = """
-    import sys
-    import torch
-
-    def f(x):
-        print(sys.argv[1:])
-        return x + 1
-
-    assert sys.argv[1:] == ["--steps", "3"], sys.argv
-    torch.compile(f, backend="eager")(torch.ones(2) * 2)
-"""
-
-
-def test_a_script_gets_its_arguments(shop: Shop) -> None:
-    shop.write("a.py", ARGUMENTS)
-    assert shop.run("repro", "--args=--steps 3", "a.py", "--out", "here").code == 0
-
-
 def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     """The text only: TT hardware is nowhere near."""
     path = tmp_path / "a.py"
@@ -272,22 +226,24 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
 
 
 SETS = """
+    import sys
     import torch
 
     torch.set_default_dtype(torch.float64)
 
     def f(x):
         y = x + torch.ones(2)
-        print("here")
+        print(sys.argv[1:])
         return y
 
+    assert sys.argv[1:] == ["--steps", "3"], sys.argv
     torch.compile(f, backend="eager")(torch.ones(2))
 """
 
 
-def test_what_the_program_sets_is_set(shop: Shop) -> None:
+def test_what_the_program_sets_is_set_and_it_gets_its_arguments(shop: Shop) -> None:
     shop.write("a.py", SETS)
-    shop.succeed("repro", "a.py")
+    shop.succeed("repro", "--args=--steps 3", "a.py")
     script = (shop.path / "repros/a_repro_1.py").read_text()
     (shop.path / "repros/b.py").write_text(f"{script}    print(main().dtype)\n")
     assert "torch.float64" in shop.python("repros/b.py").stdout
@@ -349,3 +305,70 @@ def test_a_test_that_cannot_be_cut_is_run_by_pytest(here: Path) -> None:
     text = whole(Target(Path("test_net.py"), "test_a"), as_test=True)
     assert "@pytest.mark.max_graphs(1, breaks=0)\ndef test_no_break():\n    main()\n" in text
     compile(text, "test_repro.py", "exec")
+
+
+NESTED = """
+    import torch
+
+    class Inner(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.a = torch.nn.Linear(width, width)
+
+        def forward(self, x):
+            print("inner")
+            return self.a(x)
+
+    device = "cpu"
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(Inner(300)))
+    net.to(device).eval()
+    x = torch.randn(2, 300)
+    model = torch.compile(net, backend="eager")
+    with torch.no_grad():
+        model(x)
+"""
+
+
+def test_large_inputs_are_in_a_file_and_the_model_is_not(shop: Shop) -> None:
+    shop.write("a.py", NESTED)
+    said = shop.succeed("repro", "a.py")
+    assert "1.0 of Sequential by its path" in said.out
+    assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1.pt"}
+    text = (shop.path / "repros/a_repro_1.py").read_text()
+    assert 'model = full_model.get_submodule("1.0")' in text
+    assert "randn" not in text
+    data = shop.path / "repros/a_repro_1.pt"
+    assert data.stat().st_size < 10_000  # of the weights it would be 360 000
+    with zipfile.ZipFile(data) as packed:
+        pickled = next(name for name in packed.namelist() if name.endswith("data.pkl"))
+        assert b"Inner" not in packed.read(pickled)
+
+
+STATE = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ready = False
+
+        def forward(self, x):
+            if self.ready:
+                print("ready")
+            return x + 1
+
+    def run(model):
+        model.ready = True
+        torch.compile(model, backend="eager")(torch.ones(1, 2))
+
+    model = Model()
+    run(model)
+"""
+
+
+def test_what_the_program_does_to_its_model_is_done(shop: Shop) -> None:
+    shop.write("a.py", STATE)
+    said = shop.succeed("repro", "a.py")
+    assert "Model as loaded" in said.out
+    assert shop.files() == {"a.py", "repros/a_repro_1.py"}  # no weights

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.items import Break, Frame
@@ -38,46 +39,44 @@ def record(graphs: int, *breaks: tuple[str, str]) -> Record:
 
 
 class MadeUp:
-    """Runs nothing: the program has three graphs and a break; ``after`` is its patched record."""
+    """Runs nothing: what a program compiles follows from its text, by ``run_of``."""
 
-    def __init__(self, after: Trial) -> None:
-        self._after = after
-
-    def measure(self, target: Target, **options: Any) -> Trial:
-        sites = {"model.py": Site(target.path, "model")}
-        first = Trial(record(3, ("the reason", LINE)), sites=sites)
-        return self._after if options.get("replaced") else first
-
-    def run(self, *args: Any, **options: Any) -> tuple[dict[str, Any], str]:
-        return {"compared": {}}, ""
-
-    def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
-        return {str(path): str(path) for path in texts}
-
-
-class MadeUpByText(MadeUp):
-    """As ``MadeUp``, with a record for each text of the program."""
-
-    def __init__(self, path: Path, run_of: Callable[[str], Record]) -> None:
+    def __init__(self, path: Path, run_of: Callable[[str], Trial]) -> None:
         self._path = path
         self._run_of = run_of
 
     def measure(self, target: Target, **options: Any) -> Trial:
         (text,) = (options.get("replaced") or {"": self._path.read_text()}).values()
-        return Trial(self._run_of(text), sites={"model.py": Site(self._path, "model")})
+        return structs.replace(self._run_of(text), sites={"model.py": Site(self._path, "model")})
+
+    def run(self, *args: Any, **options: Any) -> tuple[dict[str, Any], str]:
+        return {"compared": {}}, ""
 
     def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
         return {str(path): text.decode() for path, text in texts.items()}
 
 
-def searched(
-    after: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: Rounds | None = None
-) -> SearchResult:
-    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH]))
-    path = tmp_path / "model.py"
-    path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(Trial(after, rounds=rounds or Rounds()))
-    return Search(parse(str(path)), bench).run()
+Searched = Callable[..., SearchResult]
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
+    """Searches with patches for each break; ``run_of`` says what a text of the program compiles."""
+
+    def search(run_of: Callable[[str], Trial], *patches: SourcePatch) -> SearchResult:
+        monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter(patches))
+        path = tmp_path / "model.py"
+        path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
+        bench: Any = MadeUp(path, run_of)
+        return Search(parse(str(path)), bench).run()
+
+    return search
+
+
+def patched(after: Record, rounds: Rounds | None = None) -> Callable[[str], Trial]:
+    """Three graphs and a break, and with ``PATCH`` this record."""
+    first, last = Trial(record(3, ("the reason", LINE))), Trial(after, rounds=rounds or Rounds())
+    return lambda text: first if LINE in text else last
 
 
 @pytest.mark.parametrize(
@@ -90,27 +89,23 @@ def searched(
     ],
 )
 def test_a_patch_that_is_not_kept_has_its_reason(
-    after: Record, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    after: Record, why: str, searched: Searched
 ) -> None:
-    out = searched(after, tmp_path, monkeypatch)
+    out = searched(patched(after), PATCH)
     (problem,) = out.problems
     assert (out.patches, problem.fixed) == ([], False)
     assert [why for _, why in problem.tried] == [why]
 
 
 @pytest.mark.parametrize("graphs", [1, 2, 3])
-def test_a_break_less_is_kept_also_in_as_many_graphs(
-    graphs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_break_less_is_kept_also_in_as_many_graphs(graphs: int, searched: Searched) -> None:
     """As that of a line before the first operation, which makes no graph of its own."""
-    out = searched(record(graphs), tmp_path, monkeypatch)
+    out = searched(patched(record(graphs)), PATCH)
     assert (out.patches, out.before, out.after) == ([PATCH], 3, graphs)
 
 
-def test_what_only_uncovers_another_break_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = searched(record(3, ("another", "z = y + 1")), tmp_path, monkeypatch)
+def test_what_only_uncovers_another_break_is_taken_back(searched: Searched) -> None:
+    out = searched(patched(record(3, ("another", "z = y + 1"))), PATCH)
     (problem,) = out.problems
     assert (out.patches, out.after, problem.fixed) == ([], 3, False)
     assert problem.tried[0][1].startswith("neither graphs nor breaks got fewer")
@@ -125,22 +120,18 @@ def test_what_only_uncovers_another_break_is_taken_back(
     ],
 )
 def test_each_patch_that_is_kept_has_its_own_counts(
-    second_alone: int, kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    second_alone: int, kept: list[str], searched: Searched
 ) -> None:
     """The first makes a graph less and the second ends the break, here also alone."""
     second = SourcePatch("another", lambda source: source.replace("z = y", "z = 2 * y"), "model.py")
     is_there = ("the reason", LINE)
 
-    def run_of(text: str) -> Record:
+    def run_of(text: str) -> Trial:
         if "2 * y" not in text:
-            return record(5 if LINE in text else 4, is_there)
-        return record(second_alone if LINE in text else 2)
+            return Trial(record(5 if LINE in text else 4, is_there))
+        return Trial(record(second_alone if LINE in text else 2))
 
-    path = tmp_path / "model.py"
-    path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUpByText(path, run_of)
-    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH, second]))
-    out = Search(parse(str(path)), bench).run()
+    out = searched(run_of, PATCH, second)
     lines = list(report(out, lambda finding: iter(())))
     assert [line.text for line in lines if line.head == "kept  "] == kept
     assert lines[-1].text == f"graphs 5 -> {kept[-1][-2]}"
@@ -156,9 +147,9 @@ def test_each_patch_that_is_kept_has_its_own_counts(
     ],
 )
 def test_what_grows_in_a_longer_run_is_not_kept(
-    rounds: Rounds, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rounds: Rounds, why: str, searched: Searched
 ) -> None:
-    out = searched(record(1), tmp_path, monkeypatch, rounds)
+    out = searched(patched(record(1), rounds), PATCH)
     assert bool(out.patches) == (not why)
     assert [why for _, why in out.problems[0].tried] == (
         [f"{why} if the program runs four times as long"] if why else []
