@@ -1,4 +1,8 @@
-"""The fixture ``graph_budget``: a budget for any block of a test, or for the steps of a loop."""
+"""The fixture ``graph_budget``: a budget for any block of a test, or for the steps of a loop.
+
+A block is ``watch``'s. ``Steps`` keeps one ``Measurement`` open for a whole loop. What each step
+adds to its ``Record`` (``added_since``) is judged by limits, a ``Cap``, as ``watch`` does a block.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +131,8 @@ class Steps(AbstractContextManager["Steps"]):
         """Judge whether a step ran compiled graphs, and read values, as often as the last one."""
         __tracebackhide__ = True
         number = len(self.counts)
-        # This limit of both asks whether they are known at all; its number is not compared.
+        # Runs of a child process that lives on are not known. ``unknown_runs`` says so where there
+        # is a limit on runs: this one only asks, and its zeros are compared with nothing.
         if unknown := unknown_runs(step, Cap(executions=0, reads=0)):
             step = replace(step, errors=(*step.errors, unknown))
         executions = _known(last.executions)
@@ -165,6 +170,7 @@ class _LoopStep(AbstractContextManager[None]):
 
 
 def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
+    """Return counts without those that are None, which are not known."""
     return {layer: count for layer, count in counts.items() if count is not None}
 
 

@@ -2,6 +2,11 @@
 
 It knows no layer by name, and no pytest: the plugin, ``observe()`` and the
 command line all measure through it.
+
+Each layer has an observer for the whole process (``layers.protocol.Observer``). A ``Measurement``
+opens a window of each, which sees what is compiled until it is closed. The functions above it set
+up all observers: before a test (``isolate``), around several windows (the three context managers),
+or for all windows that follow (``set_detail``, ``pass_over``).
 """
 
 from __future__ import annotations

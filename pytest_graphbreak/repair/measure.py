@@ -1,7 +1,15 @@
 """Counts what a program compiles, keeps what it gives, and calls it with drawn inputs.
 
-``child`` calls ``work``. In its window observers count, and ``Capture`` notes the compiled calls.
-At its end, when all is counted, the results of the program are saved, and its calls made again.
+It runs in the process of a trial, where ``child`` calls ``work`` with a ``MeasureOrder``. What
+happens, in order:
+
+1. ``child`` runs the target. For the whole script, or the call phase of the test, it opens
+   ``_Program.window``, in which observers count, and ``Capture`` records the compiled calls.
+2. When the window closes, all is counted. What the program gave is put together, as the
+   ``border.Results``: its calls, the objects that it holds (``Reached``), and its files.
+3. Its calls are made again, a few times, to see whether they compile more (``Rounds``).
+4. They are made with drawn inputs, which the program did not use itself (``Drawing``).
+5. The results are saved in the file that the order names, and the counts are the answer.
 """
 
 from __future__ import annotations
@@ -122,6 +130,7 @@ class _Program:
         }
 
     def _reached(self) -> Reached:
+        """Return what the program holds: what its variables and compiled callables lead to."""
         entries = self.capture.entries
         compiled = [
             part for entry in entries for part in (entry.original, entry.args, entry.kwargs)
@@ -129,6 +138,7 @@ class _Program:
         return Reached(self._variables(), compiled)
 
     def _note_first(self) -> None:
+        """Keep what the program holds before its first compiled call."""
         if self._order.results:
             self._first = self._reached().values(weights=False)
 
@@ -167,7 +177,10 @@ class _Program:
         return words if reached.complete else [*words, "objects beyond the first 20,000"]
 
     def _dispensable(self, state: dict[str, Flat], variables: dict[str, Any]) -> list[str]:
-        """Return names that a patch may do without: what no call changes, and no function uses."""
+        """Return the names of objects that a patched program may lack.
+
+        These are objects that no compiled call has changed, and variables that no function uses.
+        """
         used = {
             name
             for part in _codes(compile(self._source, "", "exec", dont_inherit=True))

@@ -1,5 +1,8 @@
 """What a program holds: its variables, the attributes of its objects, and its modules.
 
+``measure`` keeps what a program holds at its end, to compare it with a patched one. ``Capture``
+and ``Drawing`` put all of it back before a compiled function is called once more.
+
 All is found from the variables of the program and from what it compiles: also modules that a
 function closes over, that a list holds, or that a method has. Objects are named by their class,
 since a patch may give them to other variables.
@@ -52,7 +55,7 @@ class Reached:
 
     def __init__(self, variables: Mapping[str, Any], others: Iterable[Any] = ()) -> None:
         self.owners: dict[str, Any] = {}
-        """Modules and objects of the program's classes, by class and number."""
+        """Modules and objects of the program's classes, by class and number: ``Net``, ``Net 2``."""
         self.complete = True
         """Whether nothing was left out beyond ``_MOST``."""
         self._values: dict[str, Any] = {}
@@ -62,7 +65,7 @@ class Reached:
         self._globals: list[tuple[dict[str, Any], str]] = []
         """Variables that functions use, each with the ``__dict__`` of its module."""
         self._containers: list[Any] = []
-        """Those that can change."""
+        """The containers that can change."""
         self._alive: dict[int, Any] = {}
         """What was visited, by its ``id``: an object that is held keeps its own."""
         self._of_class: Counter[str] = Counter()
@@ -176,6 +179,7 @@ class Reached:
 
     @property
     def modules(self) -> list[torch.nn.Module]:
+        """The modules among the owners. A module in another one is a part of that."""
         return [owner for owner in self.owners.values() if isinstance(owner, torch.nn.Module)]
 
     def values(self, *, weights: bool = True) -> dict[str, Flat]:
@@ -227,6 +231,7 @@ class Reached:
         return put_back
 
     def _parts(self) -> list[Any]:
+        """Return all objects whose attributes are put back: owners, and the modules in modules."""
         parts: list[Any] = []
         for owner in self.owners.values():
             parts += owner.modules() if isinstance(owner, torch.nn.Module) else [owner]
@@ -260,6 +265,7 @@ def _members(name: str, owner: Any) -> list[tuple[str, Any]]:
 
 
 def _data(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are data or containers, by name. Other objects are owners."""
     kinds = (*_DATA, type(None), Mapping, *_SEQUENCES)
     return {name: value for name, value in names.items() if isinstance(value, kinds)}
 

@@ -1,8 +1,13 @@
-"""Tries patches one by one, and keeps those that are proven.
+"""Tries patches one by one, and keeps those that are proven: the work of ``graphbreak fix``.
 
 Each break is worked on with its remedies in turn, then those that a patch uncovers, then the
 recompiles. One rule says what is kept (``Search._why_not``); at the end, what is as good without a
 patch goes without it.
+
+Each of the ``remedies`` proposes a ``SourcePatch``, a change of one file. ``ProgramFiles`` applies
+patches to the program's files, and finds places of a patched run in the files of the user. The
+``Bench`` runs the patched program in a process of its own, a ``Trial``. ``Original`` compares that
+with the program as it is, and ``gain`` says what is better or worse.
 """
 
 from __future__ import annotations
@@ -34,30 +39,36 @@ class Problem(Struct):
 
 
 class SearchResult(Struct):
-    """The result of a search. ``last`` is the run of all kept patches together."""
+    """The result of a search, or what is known of it so far."""
 
     first: Trial
+    """The run of the program as it is."""
     last: Trial
+    """The run with all kept patches together."""
     comparison: Comparison = field(default_factory=Comparison)
-    """Of ``last`` with the original."""
+    """How ``last`` differs from the original."""
     patches: list[SourcePatch] = []
+    """Those kept, of all problems, in the order in which they are applied."""
     problems: list[Problem] = []
 
     @property
     def before(self) -> int:
+        """The number of graphs of the program as it is."""
         return graph_count(self.first.record)
 
     @property
     def after(self) -> int:
+        """The number of graphs with all kept patches."""
         return graph_count(self.last.record)
 
 
 class _Ran(Struct, frozen=True):
-    """A run with patches, and ``why`` it does not do what the original does, or was none."""
+    """A run with patches, and how it compares with the original."""
 
     trial: Trial
     comparison: Comparison = field(default_factory=Comparison)
     why: str = ""
+    """Why it does not do what the original does, or why the patches cannot be written; else ""."""
 
 
 class Search:
