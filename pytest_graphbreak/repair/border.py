@@ -120,6 +120,7 @@ class _Comparing:
         """Return the first difference, and what was compared until then."""
         result = self._result
         result.changed = self._changed_border()
+        # Where it changed, calls are not compared one by one: their numbers are, or the program is.
         result.by_program = bool(result.changed) and not self._has_same_numbers()
         result.calls = 0 if result.by_program else len(self._patched.results.calls)
         calls = None if result.changed else self._calls()
@@ -172,7 +173,7 @@ class _Comparing:
         )
 
     def _calls(self) -> ValueDifference | None:
-        """Return how the first call that differs does, of calls that have the same border."""
+        """Return the first difference of calls that have the border they had."""
         of_all = [_by_name(run.results.calls) for run in self._originals]
         for name, calls in _by_name(self._patched.results.calls).items():
             for number, new in enumerate(calls):
@@ -267,12 +268,12 @@ class _Comparing:
     # Calls with drawn inputs.
 
     def _drawn_calls(self) -> ValueDifference | None:
-        """Return how the first drawn call that differs does."""
+        """Return the first difference of drawn calls."""
         for kind, new in self._patched.results.drawn.items():
             olds = [x.results.drawn[kind] for x in self._originals if kind in x.results.drawn]
             if not olds:
                 continue
-            if kind == OWN:  # it comes first, and holds for all drawn calls that follow
+            if kind == OWN:  # it comes first: what it shows holds for all that follow
                 self._note_moved(olds[0], new)
             taken = [old for old in olds if old.raised is None]
             if difference := self._drawn_call(olds, taken, new):

@@ -36,8 +36,6 @@ from pytest_graphbreak.text import files
 
 WHOLE: Final = "the whole program"
 """What a script runs that takes nothing out of it."""
-_PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
-"""The line by which torch prints the breaks of a script that is no test."""
 _STANDARD: Final = ("contextlib", "inspect", "sys", "types")
 """Modules of Python that a script imports if it uses them."""
 _LOAD: Final = '''
@@ -152,17 +150,17 @@ class Writer(Struct, frozen=True):
         """
         names = "full_model, _" if cut.by_path else "_, program"
         body = [f"{names} = load_the_original_full_model()"]
-        call, function = cut.inline, cut.expression
+        arguments, function = cut.inline, cut.expression
         if cut.by_path:
             body.append(f"model = {cut.expression}")
             function = "model"
-        if call is None:
+        if arguments is None:
             body.append(f'file = Path(__file__).with_name("{data}")')
             body.append("saved = torch.load(file, weights_only=False)")
-            call = '*saved["args"], **saved["kwargs"]'
-        elif ".to(device)" in call:
+            arguments = '*saved["args"], **saved["kwargs"]'
+        elif ".to(device)" in arguments:  # as ``cut`` writes a tensor of torch_xla
             body.append("device = torch_xla.device()")
-        body += self._compiled_call(function, call, cut.grad)
+        body += self._compiled_call(function, arguments, cut.grad)
         run, path = self._program()
         loader = _LOAD.format(number=cut.number, path=path, run=run).strip("\n")
         what = f"{frame.function}, {cut.what}" if cut.by_path else frame.function
@@ -197,7 +195,7 @@ class Writer(Struct, frozen=True):
         text = "\n".join([*body, *loader])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
         lines += ["from pathlib import Path"] if "Path(" in text else []
-        lines = [*lines, "", *self._imports("pytest." in text), "", "", *loader]
+        lines = [*lines, "", *self._imports(uses_pytest="pytest." in text), "", "", *loader]
         set_up = ['xr.set_device_type("TT")'] if self.device == "TT" else []
         set_up.append("torch.manual_seed(0)")
         main = ["def main():", *indent([*set_up, *body]), *self._end("main()")]
@@ -217,7 +215,7 @@ class Writer(Struct, frozen=True):
             for key, value in self.options.items()
             if value is not None and key in ("backend", "dynamic", "mode")
         )
-        # None stands for an object, a backend of the program's own: the break needs none.
+        # None stands for an object, a backend of the program's own. Dynamo breaks with any backend.
         if "backend" in self.options and self.options["backend"] is None:
             options += ', backend="eager"'
         yield f"compiled = torch.compile({function}{options})"
@@ -236,11 +234,12 @@ class Writer(Struct, frozen=True):
             yield f"    {call}"
         else:
             yield 'if __name__ == "__main__":'
-            yield f"    {_PRINTS}"
+            yield "    torch._logging.set_logs(graph_breaks=True)"
             yield f"    {call}"
 
-    def _imports(self, tests: bool) -> list[str]:
-        lines = ["import pytest"] if self.as_test or tests else []
+    def _imports(self, *, uses_pytest: bool) -> list[str]:
+        """Return the imports of installed packages."""
+        lines = ["import pytest"] if self.as_test or uses_pytest else []
         lines.append("import torch")
         if self.device:
             lines.append("import torch_xla")

@@ -499,22 +499,6 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
         (('    print("mean", y.mean().item())\n', ""),),
         "stdout, line 1",
     ),
-    "lines in another order": (
-        PRINT,
-        (
-            ONE_RESULT_MORE,
-            (
-                "    out = c(torch.randn(4, 4))\n",
-                "    out, mean = c(torch.randn(4, 4))\n    lines.insert(0, mean.item())\n",
-            ),
-            (CALL, f"{CALL}lines = []\n"),
-            (
-                "lines.insert(0, mean.item())\n",
-                'lines.insert(0, mean.item())\nfor mean in lines:\n    print("mean", mean)\n',
-            ),
-        ),
-        "stdout, line 1",
-    ),
     "one result more, and the first is wrong": (
         PRINT,
         (
