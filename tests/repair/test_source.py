@@ -45,7 +45,6 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     assert (source.encoding, source.newline) == (encoding, newline)
     assert source.encode(source.text) == data
     text = SETTING(source.text)
-    assert text is not None
     patched = source.encode(headed(text, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
     assert files.is_ours(path)
