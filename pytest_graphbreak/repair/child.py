@@ -1,9 +1,12 @@
 """Runs a script or a test in the process that a ``Bench`` has started for an order.
 
-``work`` is called first. It prepares the process, and hands the order to the module that is its
-``kind``, together with ``go``. That module calls ``go`` with a window: the target runs, with the
-window around what counts, the whole script or the call phase of the test. What the target raises
-is in what ``go`` returns, as parts of an answer.
+``work`` is called first, with a ``TargetOrder`` as plain data. It prepares the process, and hands
+the order to the module that is its ``kind`` (``trial`` has a table of these), together with ``go``.
+That module calls ``go`` with a window, a context manager: the target runs, with the window around
+what counts, the whole script or the call phase of the test. What the target raises is in what
+``go`` returns, as parts of an answer.
+
+In this order: files that are read in the place of others, a script, a test, what the target raises.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ _KINDS: Final = ("measure", "border", "cut", "exporting")
 """The modules that carry out an order, each by its ``work(order, go)``."""
 Window = Callable[[], AbstractContextManager[None]]
 Go = Callable[[Window], Plain]
+"""Runs the target of the order, with a window around what counts, and returns what it raised."""
 
 
 def work(ordered: Plain) -> Plain:

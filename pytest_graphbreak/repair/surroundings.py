@@ -1,8 +1,15 @@
 """The surroundings of a program: what it shares with others, alike for each run, and compared.
 
-Each run begins with the same random numbers. The files that it opens for writing are noted,
-compared, and put back as they were. Only files at or below the working directory, and only what
-Python opens: not what native code writes (``torch.save``), nor other processes.
+In the order of this module:
+
+- Random numbers: each run begins with the same (``seed``), also on a device (``steady_random``).
+- The device has to end its work before what it did is counted (``wait``).
+- What a program shares with others at its end (``shared_values``) is compared.
+- What it logs, prints and warns of: noted while it runs (``log_lines``, ``plain_warnings``), and
+  noted and not shown in calls that are made again (``silence``).
+- The files that it opens for writing are noted, compared, and put back (``WrittenFiles``). Only
+  files at or below the working directory, and only what Python opens: not what native code writes
+  (``torch.save``), nor other processes.
 """
 
 from __future__ import annotations

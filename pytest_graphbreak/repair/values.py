@@ -1,5 +1,8 @@
 """Values as they are compared: flat lists of their leaves, each with its path.
 
+``{"a": x, "b": 2}`` is, as the result of a call, ``output() = <dict>``, the name of its type,
+``output['a'] = x`` and ``output['b'] = 2``.
+
 A leaf is a copy, so that later changes of the program do not matter: ``flatten`` makes it while the
 program runs, of a tensor a dense one on the CPU. A tensor on a device of torch_xla is lazy, though:
 it may be pending, without a value until the next step, and to copy it would be a graph that the
@@ -65,9 +68,10 @@ class Lines(tuple[str, ...]):
 def flatten(
     value: Any, path: str = "", *, opened: bool = True, within: tuple[int, ...] = ()
 ) -> Flat:
-    """Return the leaves of a value. Tensors are copied, so later changes do not matter.
+    """Return the leaves of a value, whose paths begin with ``path``.
 
-    With ``opened`` the attributes of objects are leaves as well.
+    With ``opened`` the attributes of objects are leaves as well. ``within`` are the ids of the
+    containers and objects around the value, which may hold each other.
     """
     if isinstance(value, torch.Tensor):
         return [(path, _tensor_leaf(value))]
@@ -131,6 +135,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _tensor_leaf(tensor: torch.Tensor) -> Any:
+    """Return the leaf of a tensor, or a ``TypeName`` for one whose values cannot be had."""
     if tensor.device.type == "meta" or tensor.is_nested:
         return TypeName(f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>")
     contiguous = tensor.layout == torch.strided and tensor.is_contiguous()
@@ -159,7 +164,7 @@ def named(parts: Mapping[str, Any]) -> Flat:
 
 
 def structure(flat: Flat) -> list[tuple[str, str]]:
-    """Return each path, and whether a tensor or a number is there.
+    """Return each path, and whether a tensor or a number is there: ``("output[1]", "number")``.
 
     A patch that changes this changes what is given to a call, or what it gives (``border``).
     """
