@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.layers.children import spool
+from pytest_graphbreak.layers.children.observer import FAMILY, Following
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record
 
 pytestmark = pytest.mark.once
 
@@ -62,3 +65,14 @@ def test_a_child_that_outlives_a_killed_run_keeps_its_place(
         (tmp_path / name / node).mkdir(parents=True)
     spool.fresh()
     assert [path.name for path in (tmp_path / name).iterdir()] == [f"{os.getpid()}-0"]
+
+
+def test_a_child_that_only_read_is_in_the_record(tmp_path: Path) -> None:
+    """It fetched a tensor of a device, and compiled and ran nothing."""
+    following = Following(Places(tmp_path))
+    try:
+        node = spool.Node(FAMILY.spool)
+        node.write(Record(reads={"xla": 2}), "reader", final=True, device=False)
+        assert [seen.reads for seen in following.peek()] == [{"xla": 2}]
+    finally:
+        following.close()

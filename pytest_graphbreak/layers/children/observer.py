@@ -1,9 +1,13 @@
 """Follows the child processes of a test, and adds what they compiled to its record.
 
 While a window is open, a child that is spawned finds two environment variables:
-``GRAPHBREAK_CHILDREN`` names a spool, and ``PYTHONPATH`` begins with a directory whose
-``sitecustomize`` waits for torch. A child that is forked starts by a hook of ``os``. Both write
-what they see to the spool (``process``).
+``GRAPHBREAK_CHILDREN`` is an ``About``, which names a directory for reports (``spool``), and
+``PYTHONPATH`` begins with a directory whose ``sitecustomize`` waits for torch and calls ``begin``.
+A child that is forked starts by a hook of ``os``. Either becomes a ``Child`` (``process``), which
+writes what it sees to the spool, to its end. Its own children write to a directory in that.
+
+In the process of the test ``measuring.measure`` opens a ``Following`` with each window, which reads
+the spool and takes off what was there before.
 
 These are not followed: a Python that ignores its environment (``-I``, ``-E``, ``-S``), a child that
 is given an environment without the two variables, and a process that was started outside of any
@@ -34,25 +38,28 @@ _PATH = "PYTHONPATH"
 
 
 class _Family:
-    """This process as a parent. A fork of it becomes a child, and a parent of its own.
+    """This process as a parent: it sets the two variables, and puts them back.
 
-    ``enter`` and ``leave`` are called with each window (``Following``), ``adopt`` once where this
-    process turns out to be a child itself.
+    They are set while a window is open (``enter`` and ``leave``), while tests run of which a later
+    window may count the children (``follow_between_windows``), and to the end of a process that
+    turns out to be a child itself (``adopt``). A fork is such a child.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open_windows = 0
         self._between: list[Places] = []
-        """Those of each ``follow_between_windows`` that is under way."""
+        """The ``places`` of each ``follow_between_windows`` that is under way."""
         self._is_followed = False
         """Whether the variables are in the environment."""
         self._pid = 0
         """The process that ``spool`` was named by: a fork has one of its own."""
         self.spool = ""
+        """The directory that children of this process report to."""
         self._child: Child | None = None
+        """This process as a child; None in that of the test."""
         self._places: Places | None = None
-        """Those that children name their source files by."""
+        """The names of source files in what children report."""
         self._had_path = False
         """Whether ``PYTHONPATH`` was set when this began to follow."""
 
@@ -75,7 +82,7 @@ class _Family:
 
     @contextlib.contextmanager
     def follow_between_windows(self, places: Places) -> Iterator[None]:
-        """Follow children between windows, too: a later window may count them."""
+        """Follow children between windows, too: a fixture may start one before the first."""
         with self._lock:
             self._take_spool()
             self._between.append(places)
@@ -90,8 +97,8 @@ class _Family:
                     self._unfollow()
 
     def _follow(self, places: Places) -> None:
-        """Follow children from now on, also where somebody removed the variables."""
-        if self._child is not None:  # its own children are followed to its end
+        """Set the variables, also where somebody removed them since."""
+        if self._child is not None:  # they are set to its end
             return
         self._places = places
         if not self._is_followed:
@@ -102,7 +109,7 @@ class _Family:
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{path}" if path else _SITE
 
     def _unfollow(self) -> None:
-        """Put the environment back as it was, or as ``follow_between_windows`` needs it."""
+        """Take the variables out, or set them as ``follow_between_windows`` needs them."""
         if self._between:
             self._follow(self._between[-1])
             return
@@ -132,7 +139,7 @@ class _Family:
             spool.remove(self.spool)
 
     def on_fork(self) -> None:
-        """Set up a forked process: if a window is open, it belongs to that window's test."""
+        """Set up a forked process, in it: if children are followed, it is one of that test."""
         self._lock = threading.RLock()  # a thread that this process does not have may hold it
         is_parent = self._open_windows > 0 or bool(self._between)
         is_watched = is_parent or self._child is not None
@@ -145,7 +152,7 @@ class _Family:
                 self.adopt(Child(about, observers(), self._places, forked=True), self._places)
 
     def _about(self) -> str:
-        """Return what a child finds in its environment unless the test took it away."""
+        """Return the value of ``GRAPHBREAK_CHILDREN``."""
         assert self._places is not None
         places = self._places
         return About(self.spool, str(places.root), self._pid, places.infra).dump()
@@ -157,7 +164,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def begin(about: str) -> None:
-    """Report what is compiled here to the test that started this process."""
+    """Report what is compiled here to the test that started this process.
+
+    ``sitecustomize`` calls this in a spawned child, with the value of ``GRAPHBREAK_CHILDREN``.
+    """
     test = About.load(about)
     if test.owner == os.getpid():  # the test's process became another program: nobody reads
         os.environ.pop(VARIABLE, None)
@@ -174,7 +184,7 @@ class Following:
         """Begin to follow."""
         self._pid = os.getpid()
         self.unfinished: tuple[str, ...] = ()
-        """Compilations that nobody knows the end of."""
+        """The processes that were compiling at the last look, and how that may end."""
         FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
         """What was seen in all, once this is closed."""
@@ -212,27 +222,36 @@ class Following:
         return self._seen
 
     def _records(self) -> tuple[Record, ...]:
+        """Return one record for each child, without what was there before."""
         reports = []
         for child in spool.read(FAMILY.spool):
             if child.node not in self._ended_before:
                 new = added_since(child.record, self._before.get(child.node))
-                # A count of None, which is not known, may be of runs.
-                ran = any(count != 0 for count in new.executions.values())
-                if new.active or ran or new.errors or _note(child):
+                if _did_something(new) or _note(child):
                     reports.append((child, new))
         names = number_names((child.name for child, _ in reports), [new for _, new in reports])
-        unfinished, records = [], []
-        for (child, new), name in zip(reports, names, strict=True):
-            record = of_process(new.with_notes(_note(child)), name)
-            if child.compiling and not child.unseen:
-                unfinished.append(f"in the process {name}: {_note(child)}")
-            records.append(record)
-        self.unfinished = tuple(unfinished)
-        return tuple(records)
+        self.unfinished = tuple(
+            f"in the process {name}: {_note(child)}"
+            for (child, _), name in zip(reports, names, strict=True)
+            if child.compiling
+        )
+        return tuple(
+            of_process(new.with_notes(_note(child)), name)
+            for (child, new), name in zip(reports, names, strict=True)
+        )
+
+
+def _did_something(new: Record) -> bool:
+    # A count of None is not known, and may be of something.
+    counts = (*new.executions.values(), *new.reads.values())
+    return new.active or bool(new.errors) or any(count != 0 for count in counts)
 
 
 def _note(child: ProcessRecord) -> str:
-    """Return a note of what may be missing of a process; empty if nothing is."""
+    """Return a note of what may be missing of a process; empty if nothing is.
+
+    A process that could not be watched (``unseen``) has only that in its directory.
+    """
     if child.unseen:
         return f"what it compiled is not counted: {child.unseen}"
     if child.compiling:
