@@ -1,4 +1,8 @@
-"""The layers, a folder or a module each, and the observers of this process, one for each layer."""
+"""The layers, a folder or a module each, and the observers of this process, one for each layer.
+
+``model.layers.DESCRIPTIONS`` names the class of each observer (``package.module:Name``), which is
+imported only here, once in a process.
+"""
 
 from __future__ import annotations
 

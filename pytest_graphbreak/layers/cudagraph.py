@@ -50,7 +50,8 @@ _CAUSES: Final = {
     "cudagraphify_impl": "tree",
     "_record": "tree",
 }
-"""The functions of torch that capture for somebody, and the causes of what they capture."""
+"""The functions of torch that capture for somebody, and the cause of what they capture: of
+``model.layers``. Without one of them on the stack the cause is ``captured``."""
 
 Replay = tuple[int, CodeType | None, int]
 """A replay: the number of the graph, and the code and the instruction that asked for it."""
@@ -88,6 +89,7 @@ class CudaGraphObserver(HookedObserver):
         self._captured: set[int] = set()
         """The numbers of graphs that were captured once."""
         self._replays: list[Replay] = []
+        """Each replay in this process; a window remembers how many there were (``mark_runs``)."""
         self._interned: dict[Replay, Replay] = {}
         """Each place once, so that a replay adds no more than a reference."""
 

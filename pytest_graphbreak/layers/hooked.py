@@ -36,7 +36,7 @@ _MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
 def do_without(fault: Exception) -> None:
     """Pass over a hook that a version of torch or Triton has no place for.
 
-    It is given as the ``tell`` of hooks that only explain: without them a reason has fewer words.
+    It is what a ``LatePatch`` calls whose hook only explains: without it a reason has fewer words.
     Hooks that count have ``HookedObserver.note_fault``.
     """
 

@@ -1,4 +1,9 @@
-"""Which modules are loaded, and when they are imported.
+"""Which modules are loaded, and when they are imported: what a hook of torch's has to know.
+
+``loaded``        the module in ``sys.modules``, unless a test has put a stand-in there
+``is_whole``      whether it is loaded and its code has run to the end
+``is_extension``  whether it is loaded and compiled: ``torch._C`` of a torch that can compile
+``is_installed``  whether it can be found, loaded or not
 
 An ``ImportWatch`` is told by the method of Python's loader of source files that runs a module: the
 method is replaced while there is a watch. A finder in ``sys.meta_path`` would do as well, but other
@@ -41,13 +46,16 @@ def directory(name: str) -> str:
 
 
 def is_whole(name: str) -> bool:
-    """Return whether a module is loaded, and has come to its end. One that begins is listed too."""
+    """Return whether a module is loaded, and its code has run to the end.
+
+    ``sys.modules`` has a module from the moment on at which it begins to run.
+    """
     spec = _spec(sys.modules.get(name))
     return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def is_extension(name: str) -> bool:
-    """Return whether a compiled extension module is loaded: a compiler is there with its own."""
+    """Return whether a compiled extension module is loaded."""
     spec = _spec(sys.modules.get(name))
     return spec is not None and type(spec.loader) is ExtensionFileLoader
 
@@ -100,9 +108,9 @@ class ImportWatch:
 
 
 class AroundImports(ImportWatch):
-    """Calls ``before`` and ``after`` around each import in one thread that loads a module.
+    """Calls ``before`` and ``after`` around each import that this thread makes of a new module.
 
-    What is imported in turn is part of the outermost import.
+    What that imports in turn is part of it. ``suite.leaks`` tells by it what an import changed.
     """
 
     def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:
@@ -134,9 +142,10 @@ _METHOD: Final = "exec_module"
 
 
 class _Loader:
-    """The method that ours replaces, or did last, and whether the class itself had it.
+    """The state of ``SourceFileLoader``: what its method was, whether ours is in its place.
 
-    ``is_followed``: ours is put in, and may have been wrapped by somebody else since.
+    ``replaced`` is the method that ours replaces, or did last; ``is_inherited`` says that a base
+    class has it. ``is_followed``: ours is put in, and may have been wrapped by somebody else since.
     """
 
     replaced: Callable[[Any, ModuleType], object] = SourceFileLoader.exec_module

@@ -38,11 +38,18 @@ class Turn:
     """Has one thread at a time do some work, and no step of the user's wait for another thread.
 
     A call that comes meanwhile, from another thread or a signal handler, has the work done again by
-    the thread that is at it.
+    the thread that is at it::
+
+        thread A   take: works ......... works again, and goes on
+        thread B          take: asks, goes on at once
+
+    The work is to look at what was noted, or to write it: it finds all that was there when it was
+    asked for.
     """
 
     def __init__(self) -> None:
         self._is_asked_for = False
+        """Whether somebody has asked since the work was begun last."""
         self.renew()
         _LOCKS.add(self)
 

@@ -1,6 +1,7 @@
 """The interface between a compiler and everything else: observers and their windows.
 
-An observer watches one layer. Windows nest and may overlap (a ``graph_budget``
+An observer watches one layer: ``layers.observers`` makes one for each, and ``measuring.measure``
+opens a window of each around a piece of code. Windows nest and may overlap (a ``graph_budget``
 block in a test, a pytest run inside a test), so an observer hands out one
 window for each ``open``; each window sees every event between its own open and
 close, whatever other windows there are. Sensors are put in with the first open
@@ -80,14 +81,17 @@ class Observer(ABC):
     def keep_history(self) -> AbstractContextManager[None]:
         """Note what is compiled inside, so that a window in it can tell what is compiled again.
 
-        This is for a compiler that does not itself know why it compiles again. The fixture
+        This is for a compiler that does not itself know why it compiles again: JAX. The fixture
         ``graph_budget`` calls it from the first test that asks for it on; the gate's own windows
         know anyway.
         """
         return nullcontext()
 
     def hold(self) -> AbstractContextManager[None]:
-        """Leave sensors in between windows that open inside, where putting them in costs time."""
+        """Leave sensors in between windows that open inside, where putting them in costs time.
+
+        It does for Dynamo.
+        """
         return nullcontext()
 
     def join(self, record: Record, others: Mapping[str, Record]) -> Record:
@@ -105,14 +109,23 @@ class Observer(ABC):
         return record
 
     def follows_fork(self) -> bool:
-        """Return whether a process that was just forked from this one can be watched."""
+        """Return whether a process that was just forked from this one can be watched.
+
+        One in which torch_xla has a device open cannot: only its parent's threads can use that.
+        """
         return True
 
     def when_silent(self, call: Callable[[], None]) -> None:  # noqa: B027 - most layers are notified
-        """Call ``call`` once something may be compiled that is found only by looking, if ever."""
+        """Call ``call`` once something may be compiled that is found only by looking, if ever.
+
+        Reading a value of torch_xla compiles so. A child process then reports that more may come.
+        """
 
     def defers(self) -> bool:
-        """Return whether graphs may still be compiled for what has run, until the process ends."""
+        """Return whether graphs may still be compiled for what has run, until the process ends.
+
+        Where torch_xla has a device open, what was asked of it may be compiled at the exit.
+        """
         return False
 
 
@@ -188,7 +201,10 @@ class EventWindow(WindowBase):
         self._excluded.append((start, len(self._noted)))
 
     def _read_events(self, faults: int = 0) -> Record | None:
-        """Return the record; it is read again if there are more events, or more ``faults``."""
+        """Return the record; it is read again if there are more events than at the last look.
+
+        ``faults`` is the number of errors that a layer has noted beside its events.
+        """
         state = len(self._noted), faults
         if self._last_read is None or self._last_read[0] != state:
             self._last_read = (state, self._read([*self._included(state[0])]))

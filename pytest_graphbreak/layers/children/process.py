@@ -1,8 +1,8 @@
 """Watches what a child process of a test compiles, and reports it to the test.
 
-The report is written to the spool whenever a compilation ends, so that a child that is killed loses
-only the compilation that it was at, and once more when the process ends in order. Runs of compiled
-graphs are told as they happen.
+The report is written to the spool, a directory that the test reads, whenever a compilation ends, so
+that a child that is killed loses only the compilation that it was at, and once more when the
+process ends in order. Runs of compiled graphs are counted in a file as they happen (``RunCounts``).
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ class Child(Listener):
         self._running: list[None] = []
         """An item for each compilation that is under way: any thread appends and removes one."""
         self._is_marked = False
+        """Whether the spool says that a compilation is under way."""
         self._turn = Turn()
         self._written: Record | None = None
+        """The record of the last report; None while the test knows nothing of this process."""
         self._places = places
         self._run_counts: RunCounts | None = None
         self._numbers: dict[tuple[int, Any], int] = {}
@@ -101,7 +103,7 @@ class Child(Listener):
             if self._run_counts is not None:
                 number = self._run_counts.add(compiled.line(key, self._places))
         self._numbers[id(compiled), key] = number
-        if self._written is None:  # the test knows nothing of this process yet
+        if self._written is None:
             self.on_event()
         return number
 
@@ -131,7 +133,7 @@ class Child(Listener):
             if not self._is_news(record, final) or not is_alive(self._test.owner):
                 return
             self._written = record
-            self._begin_to_count_runs()
+            self._begin_to_count_runs()  # an empty file says: no runs; without it none are known
             # On a device, or where we are not notified, more may be compiled up to the last report.
             has_device = self._is_silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=has_device)

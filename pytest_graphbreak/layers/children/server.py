@@ -41,10 +41,16 @@ _GRACE: Final = 10.0
 
 
 class Order(Struct, frozen=True):
-    """What a process is to run: the program ``command``, or a function.
+    """What a process is to run, as a line of JSON: ``runner`` writes it.
 
-    The process becomes ``command`` in ``cwd`` with ``environ``. With ``fork`` it is one that has
-    torch, and answers the file ``call`` itself, where ``command`` is another Python that would.
+    It is one of these three:
+
+    - a command: the process becomes ``command`` in ``cwd`` with ``environ``;
+    - a function in a Python of its own: the same, and ``command`` is this module with a file as its
+      argument, a ``FunctionCall``;
+    - a function in a ``fork``, which has torch: it reads that file, ``call``, itself. Where torch
+      could not be imported it becomes ``command``.
+
     What it prints goes to the files ``OUT`` and ``ERRORS`` of ``directory``, which is removed with
     the server; after ``timeout`` seconds it is killed.
     """
@@ -63,7 +69,10 @@ class Order(Struct, frozen=True):
 
 
 class FunctionCall(Struct, frozen=True):
-    """The content of the file ``call``: ``module:function``, and the file for its ``answer``."""
+    """The content of the file ``call``: ``module:function``, and the file for its ``answer``.
+
+    The function is given ``argument``, and returns what JSON can hold.
+    """
 
     function: str
     argument: Mapping[str, Any]

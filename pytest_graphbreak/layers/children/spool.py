@@ -333,7 +333,7 @@ def with_runs(record: Record, folder: str) -> Record:
         runs = tuple(_runs(folder))
     except (OSError, ValueError, LookupError):
         return silent
-    # Of Dynamo all runs are told; other layers have counters of their own, which nobody can read.
+    # Dynamo's runs are all in the file; other layers have counters of their own, in that process.
     told = dict.fromkeys(("dynamo", *(run.layer for run in runs)), 0)
     for run in runs:
         told[run.layer] += run.count
@@ -343,7 +343,7 @@ def with_runs(record: Record, folder: str) -> Record:
 
 
 def _runs(folder: str) -> Iterator[LineRuns]:
-    """Yield what ran. Raises ``OSError`` or ``ValueError`` if that is not known."""
+    """Yield what ran. Raises ``OSError``, ``ValueError`` or ``LookupError`` if it is not known."""
     counts = array("Q")
     with open(os.path.join(folder, _RUNS), "rb") as stream:
         counts.frombytes(stream.read(MOST * 8))

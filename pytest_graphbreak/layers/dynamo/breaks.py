@@ -1,9 +1,19 @@
 """The sensors for what Dynamo could not take: graph breaks, functions left to eager, exports.
 
+Dynamo raises an ``Unsupported`` inside where it cannot trace; one that is raised from another is a
+consequence of that. Then it either breaks the graph, or runs the frame in eager (``SkipFrame``).
+
 One function of Dynamo logs a break, and is called whether or not anybody listens: that is the main
-sensor. It is not called for every break. One that ends its whole function is reported by the
-exception that Dynamo then handles itself (up to 2.10), one in a generator by a ``SkipFrame`` (up to
-2.9), and one that is resumed at an earlier line only by a second tracing (up to 2.9).
+sensor, ``_on_log``. Older versions of torch do not call it for these breaks::
+
+    up to 2.10   one that ends its whole function: the         _on_format_error
+                 exception that Dynamo then handles itself
+    up to 2.9    one in a generator: a SkipFrame               _on_skip
+    up to 2.9    one that is resumed at an earlier line: a     _on_restart, _on_step
+                 second tracing, up to that line
+
+What they know of a break waits as ``BreakDetails`` in the ``Running`` of its attempt. An exception
+that was noted is marked by an attribute, so that no break is noted twice.
 """
 
 from __future__ import annotations
@@ -39,7 +49,10 @@ from pytest_graphbreak.model.stacks import Line, first_line, of_traceback
 
 
 class BreakSensors(Struct, frozen=True):
-    """The hooks that note breaks. ``_resolved`` has what private names resolve to."""
+    """The hooks that note breaks; ``sensors`` puts them in.
+
+    ``_resolved`` has what private names resolve to.
+    """
 
     _notes: Notes
     _resolved: Mapping[Name, Any]
@@ -68,7 +81,8 @@ class BreakSensors(Struct, frozen=True):
         """Handle a call of ``log_graph_break(code_options, reason, ...)``.
 
         The details are those of the exception that Dynamo handles, where there is one: of the first
-        in its chain. Torch 2.9 has none where an attribute is set, and the earlier tracing had.
+        in its chain. Where an attribute is set, torch 2.9 logs in the second tracing, and only the
+        first one had the exception.
         """
         running = self._notes.thread.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
@@ -77,8 +91,7 @@ class BreakSensors(Struct, frozen=True):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
         if running is not None and running.pending and message.startswith("STORE_ATTR"):
-            # torch 2.9 (store_attr_graph_break) logs it in the second tracing, without its cause.
-            details = running.pending
+            details = running.pending  # store_attr_graph_break of torch 2.9
         elif fault is not None:
             root = self._root(fault)
             details = _details(root, fault)
@@ -139,7 +152,8 @@ class BreakSensors(Struct, frozen=True):
 
     def _handle_suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._notes.thread.failed = self._notes.thread.failed, None
-        if failed is None or failed.fault != id(fault):  # raised before the function was attempted
+        # What ended no attempt was raised before the function was attempted.
+        if failed is None or failed.fault != id(fault):
             self._note_refusal(fault, code)
             return
         attempt = failed.attempt
@@ -150,7 +164,8 @@ class BreakSensors(Struct, frozen=True):
         attempt.fault.suppressed = True
         # Until 2.10 a break that ends the whole function is reported only by its exception.
         is_break = attempt.fault.traced and self._find_unsupported(fault) is not None
-        if is_break and self._mark(fault):
+        is_new = is_break and self._mark(fault)
+        if is_new:
             self.add_break(attempt, _details(self._root(fault)))
 
     def _note_refusal(self, fault: Any, code: CodeType) -> None:
@@ -165,7 +180,10 @@ class BreakSensors(Struct, frozen=True):
         self._notes.thread.unsupported = _details(root)
 
     def _on_restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle a restart of tracing, to stop earlier. Without a reason, nothing was logged."""
+        """Handle a restart of tracing, which is to stop earlier this time.
+
+        It has a reason where its break was logged.
+        """
         running = self._notes.thread.current()
         if running is not None and args[0].reason is None:
             running.pending = self._notes.thread.unsupported

@@ -1,6 +1,7 @@
 """Functions that are captured as a whole: by an export, ahead of time, or loaded.
 
-Such a function has no frame, and cannot break: an export that meets a break raises (``breaks``).
+Such a function has no frame that Dynamo's hook came to, and cannot break: an export that meets a
+break raises (``breaks``). It is an ``Attempt`` all the same, named ``capture/0``.
 One that is loaded has the one graph that was captured for it. What is stored (``CompileArtifacts``
 of torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the function and no FX graph: how many
 operations that had is not known.

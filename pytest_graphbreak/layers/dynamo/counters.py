@@ -1,7 +1,8 @@
 """Reads Dynamo's own counters: whether we saw each graph, and whether a cache on disk had it.
 
-The sensors tell a ``Ledger`` of each graph that they see, and ask it for those that Dynamo counted
-besides. They call ``cache_counts`` before and after a backend, and ``cache_state`` compares.
+``graphs`` tells a ``Ledger`` of each graph that it sees, and ``sensors`` asks it for those that
+Dynamo counted besides. ``graphs`` calls ``cache_counts`` before and after a backend, and
+``cache_state`` compares.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class Ledger:
     A test may clear the counters at any moment, and put them back
     (``mock.patch.dict(counters["stats"])``). Another inner counter, a smaller value,
     or one at which it was left before only moves the point that is counted from,
-    and is never taken for graphs::
+    and is never taken for graphs. From look to look (``count_missed``)::
 
-        Dynamo's   ours since   missed
+        Dynamo's   seen by us   missed
         0 -> 3     3            0
         3 -> 5     1            1
         5 -> 0     0            0       cleared
@@ -33,16 +34,18 @@ class Ledger:
     def __init__(self) -> None:
         self._counters: Any = None
         self._inner: Any = None
+        """The inner counter, ``counters["stats"]``, at the last look."""
         self._value = 0
-        """The inner counter (``stats``) and its number of graphs at the last look."""
+        """Its number of graphs then."""
         self._seen: list[None] = []
         """An item for each graph that we saw: any thread may append one, and none is lost."""
         self._read_up_to = 0
-        """The number of these at the last look."""
+        """The number of these items then."""
         self._ahead = 0
-        """The graphs that we had seen at the last look, and Dynamo had not counted."""
+        """The graphs that we had seen then, and Dynamo had not counted yet."""
 
     def begin(self, counters: Any) -> None:
+        """Count from now on, as the sensors go in. ``counters`` is None in a torch without them."""
         self._counters = counters
         self._inner, self._value = self._read()
 

@@ -29,12 +29,6 @@ from pytest_graphbreak.layers.dynamo import private as names
 
 _DYNAMO = "torch._dynamo"
 
-
-def _module(name: str) -> Any:
-    """Return a module of Dynamo, or None if it is not loaded: then there is nothing in it."""
-    return sys.modules.get(f"{_DYNAMO}.{name}")
-
-
 PATIENCE = 5.0
 """Seconds that isolating a test waits for a thread of an earlier one to end its compilation."""
 
@@ -74,8 +68,9 @@ def reset() -> None:
 class Mark(Struct, frozen=True):
     """The extent of what Dynamo had compiled at one moment.
 
-    ``codes`` are the ids of code objects by tracker, ``states`` the keys of the profile; ``frames``
-    is the number that the next frame gets.
+    ``codes`` are the ids of code objects by tracker (``_TRACKERS``), ``states`` the keys of the
+    profile, by which Dynamo knows sizes that changed; ``frames`` is the number that the next frame
+    gets.
     """
 
     codes: dict[str, set[int]]
@@ -113,6 +108,11 @@ def forget(since: Mark) -> None:
         for frame in [key for key in compiles if isinstance(key, int) and key >= since.frames]:
             del compiles[frame]
         convert_frame.FRAME_COUNTER = since.frames
+
+
+def _module(name: str) -> Any:
+    """Return a module of Dynamo, or None if it is not loaded: then there is nothing in it."""
+    return sys.modules.get(f"{_DYNAMO}.{name}")
 
 
 _TRACKERS = ("input_codes", "output_codes")

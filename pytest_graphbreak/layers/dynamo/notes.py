@@ -1,8 +1,14 @@
 """What the sensors of Dynamo note, and what they know of the attempts that are under way.
 
-There is one ``Notes`` for the sensors, with the events of all threads. It has a ``ThreadState`` for
-each thread, and that a ``Running`` for each attempt that the thread is at, the innermost last. A
-``BreakDetails`` is kept in these where a torch up to 2.10 reports a break later, or not at all.
+An attempt is Dynamo's attempt to compile one frame (``events.Attempt``). There is one ``Notes`` for
+all sensors, with the events of all threads::
+
+    Notes           events, the latest attempt at each function
+      ThreadState   of each thread: its latest graph, exception, ...
+        Running     of each attempt that the thread is at, the innermost last
+
+``sensors`` begins and ends a ``Running``; ``breaks``, ``graphs`` and ``guards`` ask for the current
+one. ``BreakDetails`` are kept where a torch up to 2.10 reports a break later, or not at all.
 """
 
 from __future__ import annotations
@@ -134,7 +140,10 @@ class Notes:
         return self.look_up(caller())[0]
 
     def look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
-        """Return the stack from the test to Dynamo, and the attempt at its nearest function."""
+        """Return the stack from the test to Dynamo, and the attempt at its nearest function.
+
+        ``RUNNERS`` are the files that call the function of a test.
+        """
         above: list[Line] = []
         parent = None
         searching = True

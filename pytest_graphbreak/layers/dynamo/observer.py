@@ -166,7 +166,7 @@ class DynamoWindow(EventWindow):
 
     def begin(self) -> None:
         """Begin where Dynamo is imported already: note what prevents observing it."""
-        self._errors += self._sensors.blind()
+        self._errors += self._sensors.blind
         if reason := why_disabled():
             self.fail(reason)
 

@@ -1,4 +1,8 @@
-"""The operations of an FX graph: counted while Dynamo compiles, and named when a window is read."""
+"""The operations of an FX graph: counted while Dynamo compiles, and named when a window is read.
+
+``graphs`` asks ``shape_of`` when a backend is called, since the backend may change the graph.
+``explain`` asks ``functions``, which reads the stacks as text: nothing is parsed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,10 @@ from typing import Any, Final
 from pytest_graphbreak.model.places import Places
 
 Calls = tuple[tuple[str, int], ...]
-"""The number of operators of an FX graph that come from each stack, as Dynamo writes it."""
+"""The number of operators of an FX graph that come from each stack, as Dynamo writes it::
+
+    (('  File "/home/me/model.py", line 12, in forward\\n    return x + 1\\n', 1),)
+"""
 
 Shape = tuple[int, int, int, Calls]
 """The operators, inputs and outputs of an FX graph, and where its operators come from."""

@@ -32,7 +32,14 @@ from pytest_graphbreak.model.stacks import Line
 # How Dynamo came from the compiled function to the line that breaks. It has an object for each
 # function that it traces (a translator), whose method ``step`` runs one instruction. Where that is
 # a call, Dynamo's frames for the call follow on the Python stack, and then ``step`` of the function
-# that is called. These frames were read in symbolic_convert.py of torch 2.9 to 2.13.
+# that is called. For ``forward``, which calls ``block``, outermost first::
+#
+#     step             of the translator of forward
+#     CALL             of symbolic_convert.py         these are ``between``: all are in files of
+#     call_function    of variables/functions.py      ``_CALLS``, so the call is a plain one
+#     step             of the translator of block
+#
+# These frames were read in symbolic_convert.py of torch 2.9 to 2.13.
 
 _TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
 _OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
@@ -55,7 +62,7 @@ def live_frames() -> list[FrameType]:
 
 
 def inlined_functions(frames: Sequence[FrameType]) -> Inlined:
-    """Return the functions that Dynamo inlined, by its own frames, outermost first."""
+    """Return how each function that Dynamo inlined was called, by its frames, outermost first."""
     inlined = []
     between: list[CodeType] = []
     for frame in frames:
@@ -97,7 +104,7 @@ def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
 
 
 def through(event: Broke, places: Places) -> str:
-    """Return one of the words above for the line of a break; empty for plain calls alone.
+    """Return one of the words at the head for the line of a break; empty for plain calls alone.
 
     A function that is compiled by itself below another was reached by the break that ended that
     one, its ``parent``: so all parents are asked, too.
@@ -148,7 +155,8 @@ def _led_to(attempt: Attempt, parent: Attempt, places: Places) -> str:
         return ""  # the rest of the function that broke
     if attempt.code.name.startswith("__"):
         return "method"
-    if parent.outcome != "compiled" or not parent.breaks or not attempt.above:
+    has_broken = parent.outcome == "compiled" and bool(parent.breaks)
+    if not has_broken or not attempt.above:
         return UNKNOWN
     caller = attempt.above[-1]
     if not _is_same(caller, parent.code):

@@ -104,8 +104,8 @@ class DynamoSensors:
         ]
         self._parameters: dict[str, int] = {}
         """The positions of those parameters of Dynamo's ``_compile`` that are read."""
-        self._blind: list[str] = []
-        """What cannot be seen in this torch: an error of each window."""
+        self.blind: list[str] = []
+        """What this torch does not show: errors of each window, also of one that opens later."""
 
     def attach(self) -> None:
         """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""
@@ -147,7 +147,7 @@ class DynamoSensors:
     def _cannot_install(self, name: Name, fault: Exception) -> None:
         is_said = isinstance(fault, MissingName)
         error = str(fault) if is_said else names.missing_name(name, exception_text(fault))
-        self._blind.append(error)
+        self.blind.append(error)
         self.notes.events.append(NotObserved(error))
 
     def _install(self, name: Name, hook: Hook | None) -> None:
@@ -160,10 +160,6 @@ class DynamoSensors:
         if hook is not None:
             self._patches.append(Patch(owner, attribute, hook))
         self._resolved[name] = target
-
-    def blind(self) -> list[str]:
-        """Return the errors that every window has, also one that opened later."""
-        return list(self._blind)
 
     def detach(self) -> None:
         """Take the sensors out."""

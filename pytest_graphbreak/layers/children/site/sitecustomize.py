@@ -31,13 +31,13 @@ def _wait(about: str) -> None:
         file = replaced.__code__.co_filename
     except Exception:  # a Python of another kind
         return
-    waiting = [waited]
+    waiting = [waited]  # empty once a compiler came
 
     def exec_module(self, module):  # type: ignore[no-untyped-def]
         if not waiting or '"%s"' % getattr(self, "name", "") not in waited:  # noqa: UP031
             return replaced(self, module)
         waiting.clear()
-        if vars(Loader).get("exec_module") is not exec_module:  # somebody has wrapped ours
+        if vars(Loader).get("exec_module") is not exec_module:  # wrapped: ours stays, and passes on
             _begin()
             return replaced(self, module)
         if is_inherited:
@@ -45,7 +45,7 @@ def _wait(about: str) -> None:
         else:
             Loader.exec_module = replaced  # type: ignore[method-assign]
         _begin()
-        return self.exec_module(module)
+        return self.exec_module(module)  # Python's, or that of ``layers.imports`` by now
 
     # Frames of the import system are left out of tracebacks and warnings: ours belongs to it.
     exec_module.__code__ = exec_module.__code__.replace(co_filename=file)
