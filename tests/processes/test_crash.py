@@ -31,10 +31,26 @@ WAYS = [
 ]
 
 
+REWRITES = """
+import pytest
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_logreport(report):
+    if report.when == "???":
+        report.when = "teardown"  # so that junit writes its properties
+    yield
+"""
+"""As tests/runner/conftest.py of tt-xla does."""
+
+
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("args", WAYS)
-def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("conftest", ["", REWRITES], ids=["plain", "called a teardown"])
+def test_a_process_that_dies(
+    pytester: pytest.Pytester, args: tuple[str, ...], conftest: str
+) -> None:
     pytester.makepyfile(test_it=SOURCE)
+    pytester.makeconftest(conftest)
     pytester.runpytest_subprocess("--graph-budget-update", *args)
     written = (pytester.path / "baselines" / "test_it.yaml").read_text()
     assert "test_before" in written
@@ -53,34 +69,6 @@ def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -
     assert tests["test_it.py::test_before"]["outcome"] == "passed"
     assert tests["test_it.py::test_after"]["graphs"] == {"dynamo": 1}
     result.stdout.no_fnmatch_line("*crash of the runtime*")
-
-
-REWRITES = """
-import pytest
-
-@pytest.hookimpl(hookwrapper=True, trylast=True)
-def pytest_runtest_logreport(report):
-    if report.when == "???":
-        report.when = "teardown"  # so that junit writes its properties
-    yield
-"""
-
-
-@pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("args", WAYS)
-def test_a_crash_that_another_hook_calls_a_teardown(
-    pytester: pytest.Pytester, args: tuple[str, ...]
-) -> None:
-    """tt-xla's tests/runner/conftest.py does that."""
-    pytester.makepyfile(test_it=SOURCE)
-    pytester.makeconftest(REWRITES)
-    pytester.runpytest_subprocess("--graph-budget-report=graphs.json", *args)
-    report = json.loads(Path("graphs.json").read_text())
-    assert report["session"]["unmeasured"] == ["test_it.py::test_dies"]
-    outcomes = {
-        test["nodeid"].partition("_it.py::")[2]: test["outcome"] for test in report["tests"]
-    }
-    assert outcomes == {"test_before": "passed", "test_dies": "crashed", "test_after": "passed"}
 
 
 @pytest.mark.once

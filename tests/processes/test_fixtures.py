@@ -56,17 +56,6 @@ SUITE = (
     + """
 # callbacks, entered by a fixture
 
-@pytest.fixture
-def started():
-    times = []
-    callback = on_compile_start(lambda *args: times.append(1))
-    yield times
-    callback_handler.remove_start_callback(callback)
-
-def test_on_compile_start(started):
-    Engine().run(X)
-    assert len(started) == 1
-
 @pytest.fixture(scope="module")
 def started_for_all():
     times = []
@@ -104,8 +93,6 @@ def no_recompiles():
 def test_fail_on_recompile(no_recompiles):
     no_recompiles.run(X)
     assert no_recompiles.graphs == 1
-
-def test_fail_on_recompile_fails(no_recompiles):
     with pytest.raises(RuntimeError):
         no_recompiles.run(torch.ones(3, dtype=torch.float64))
 
@@ -211,10 +198,8 @@ def test_compiled_autograd_of_the_module(autograd_for_all):
 )
 
 GRAPHS = {
-    "test_on_compile_start": (1, 0),
     "test_on_compile_start_of_the_module": (1, 0),
     "test_fail_on_recompile": (1, 1),
-    "test_fail_on_recompile_fails": (1, 1),
     "test_warm": (1, 1),
     "test_counted_until_the_fixture_ends": (1, 1),
     "test_used_and_not_named": (1, 1),

@@ -6,7 +6,6 @@ them: both kinds have to arrive, as plain strings and ints.
 
 from __future__ import annotations
 
-import importlib.util
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -44,11 +43,6 @@ def properties(suite: Suite) -> dict[str, dict[str, str]]:
     }
 
 
-def needed(module: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed in this environment")
-
-
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("module", "options"),
@@ -62,7 +56,7 @@ def needed(module: str) -> None:
 def test_counts_are_properties_of_each_test(
     module: str, options: tuple[str, ...], suite: Suite
 ) -> None:
-    needed(module)
+    pytest.importorskip(module)
     suite.write(SOURCE)
     result = suite.pytester.runpytest_subprocess(
         *("-p", "no:cacheprovider", "--graph-budget-report=g.json", "--junitxml=junit.xml"),

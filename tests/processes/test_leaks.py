@@ -250,8 +250,7 @@ def test_what_stays_and_what_does_not(suite: Suite) -> None:
 REPORTED = """
 import pytest, torch
 def test_leaks(): torch._dynamo.config.dynamic_shapes = False
-{mark}
-def test_finds(): assert torch._dynamo.config.dynamic_shapes is {found}
+def test_finds(): assert torch._dynamo.config.dynamic_shapes is False
 """
 
 
@@ -260,7 +259,7 @@ def test_without_isolation_it_is_only_reported(suite: Suite) -> None:
     import torch._dynamo.config
 
     with torch._dynamo.config.patch(dynamic_shapes=True):
-        suite.write(REPORTED.format(mark="", found=False))
+        suite.write(REPORTED)
         tests = suite.tests()
     assert [test["outcome"] for test in tests.values()] == ["passed", "passed"]
     assert tests["test_leaks"]["note"] == (
@@ -274,13 +273,10 @@ def test_without_isolation_it_is_only_reported(suite: Suite) -> None:
 def test_a_marked_test_keeps_what_it_leaves(suite: Suite) -> None:
     import torch._dynamo.config
 
-    source = REPORTED.format(mark="", found=False)
-    suite.write(source.replace("def test_leaks", MARK + "def test_leaks"))
+    mark = "@pytest.mark.graph_budget(isolate=False)\n"
+    suite.write(REPORTED.replace("def test_leaks", f"{mark}def test_leaks"))
     with torch._dynamo.config.patch(dynamic_shapes=True):
         suite.run("--graph-budget-report=graphs.json").assert_outcomes(passed=2)
-
-
-MARK = "@pytest.mark.graph_budget(isolate=False)\n"
 
 
 BLIND = """

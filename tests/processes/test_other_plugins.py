@@ -121,16 +121,6 @@ def test_process(fp):
         subprocess.run(["git", "diff"])
 """,
     ),
-    "subtests": Plugin(
-        "pytest",
-        """
-def test_parts(subtests):
-    compiled()
-    for part in range(2):
-        with subtests.test(part=part):
-            assert part == 0
-""",
-    ),
     "time-machine": Plugin(
         "time_machine",
         """

@@ -24,8 +24,8 @@ from tests.layers.dynamo.tools import (  # noqa: E402, F401
     MINOR,
     _quiet,
     counts,
-    observer,
-    places,
+    watch,
+    window,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -41,21 +41,9 @@ def compile(function: Any, **options: Any) -> Any:
     return torch.compile(function, backend="eager", **options)
 
 
-def watch(case: Case) -> Record:
-    """The case in a window of its own, from a cold Dynamo."""
-    observer.isolate(case.name)
-    window = observer.open(places)
-    try:
-        case.run(compile)
-    finally:
-        seen = window.close()
-    assert seen is not None
-    return seen
-
-
 @pytest.mark.parametrize("case", sample(HERE, ON_PUSH), ids=lambda case: case.name)
 def test_counts(case: Case) -> None:
-    seen = watch(case)
+    seen = watch(case, compile)
     assert seen.errors == ()
     assert counts(seen) == case.expected(torch.__version__)
     _is_whole(seen)
@@ -91,7 +79,7 @@ def _is_whole(seen: Record) -> None:
 
 @pytest.mark.parametrize("name", ["ddp_buckets", "ddp_buckets_recompiled"])
 def test_ddp_cuts_one_graph_into_buckets(name: str) -> None:
-    graphs = watch(CASES[name]).graph_list
+    graphs = watch(CASES[name], compile).graph_list
     whole = ["entry", "bucket", "bucket", "bucket"]
     again = ["recompile", *whole[1:]] if name == "ddp_buckets_recompiled" else []
     assert [graph.cause for graph in graphs] == whole + again
@@ -104,17 +92,6 @@ def test_ddp_cuts_one_graph_into_buckets(name: str) -> None:
             assert graph.reason == f"DDP cut graph 0/{number // 4} into 4 gradient buckets"
 
 
-def test_a_ddp_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._dynamo.backends import distributed
-
-    monkeypatch.setattr(distributed, "SubmodCompiler", object)
-    window = observer.open(places)
-    seen = window.close()
-    assert seen is not None
-    (error,) = seen.errors
-    assert "graphs that DDP cuts cannot be counted" in error
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.nightly)])
 def test_order_changes_nothing(step: int) -> None:
@@ -123,7 +100,7 @@ def test_order_changes_nothing(step: int) -> None:
     random.Random(1).shuffle(order)
     wrong = {}
     for case in order:
-        seen = watch(case)
+        seen = watch(case, compile)
         if seen.errors or counts(seen) != case.expected(torch.__version__):
             wrong[case.name] = (counts(seen), seen.errors)
     assert wrong == {}
@@ -131,11 +108,9 @@ def test_order_changes_nothing(step: int) -> None:
 
 def uncleared(case: Case) -> list[Any]:
     """The counts of a case and its errors; nothing is reset for it."""
-    window = observer.open(places)
-    case.run(compile)
-    seen = window.close()
-    assert seen is not None
-    return [*counts(seen), *seen.errors]
+    with window() as seen:
+        case.run(compile)
+    return [*counts(seen[0]), *seen[0].errors]
 
 
 ALONE = """

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
-from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
-
-ROOT = Path(__file__).parents[3]
+from tests.layers.dynamo.tools import window  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +23,10 @@ def _cold() -> Iterator[None]:
 
 
 def observed(run: Any) -> Record:
-    window = DynamoObserver().open(Places(ROOT))
-    run()
-    record = window.close()
-    assert record is not None
-    assert not record.errors
-    return record
+    with window() as seen:
+        run()
+    assert not seen[0].errors
+    return seen[0]
 
 
 class Encoder(torch.nn.Module):
@@ -124,30 +118,6 @@ def test_a_graph_is_of_a_model(make: Any, owners: list[str | None]) -> None:
     record = observed(lambda: make()(torch.ones(2, 2)))
     assert [graph.owner for graph in record.graph_list] == owners
     assert {item.owner for item in record.breaks} <= {"Encoder", "Pipeline"}
-
-
-class Unasked(torch.nn.Module):
-    """Says no to questions that nobody has to ask."""
-
-    def forward(self, x: Any) -> Any:
-        return x + 1
-
-    def __bool__(self) -> bool:
-        raise AssertionError("asked for its truth")
-
-    def __len__(self) -> int:
-        raise AssertionError("asked for its length")
-
-    def __eq__(self, other: object) -> bool:
-        raise AssertionError("compared")
-
-    __hash__ = torch.nn.Module.__hash__
-
-
-def test_a_model_is_asked_nothing() -> None:
-    model = Unasked()
-    record = observed(lambda: torch.compile(model.forward, backend="eager")(torch.ones(2)))
-    assert [graph.owner for graph in record.graph_list] == ["Unasked"]
 
 
 def test_a_break_names_the_line_of_torch_that_gave_up() -> None:

@@ -15,9 +15,8 @@ from cases.dynamo import Case  # noqa: E402
 from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
-from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.examples import sample  # noqa: E402
-from tests.layers.dynamo.tools import HERE, _quiet, observer, places  # noqa: E402, F401
+from tests.layers.dynamo.tools import HERE, _quiet, closed, observer, watch  # noqa: E402, F401
 
 
 class Oracle:
@@ -41,26 +40,15 @@ class Oracle:
         return torch.compile(function, **{"backend": self, **options})
 
 
-def watch(case: Case) -> tuple[int, Record]:
-    oracle = Oracle()
-    observer.isolate(case.name)
-    window = observer.open(places)
-    try:
-        case.run(oracle.compile)
-    finally:
-        seen = window.close()
-    assert seen is not None
-    return oracle.calls, seen
-
-
 MEASURED = [case for case in HERE if case.name not in OWN_BACKEND]
 
 
 @pytest.mark.parametrize("case", sample(MEASURED, MEASURED[::3]), ids=lambda case: case.name)
 def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
-    calls, seen = watch(case)
-    assert seen.executions["dynamo"] == calls
-    assert sum(item.count for item in seen.execution_list) == calls
+    oracle = Oracle()
+    seen = watch(case, oracle.compile)
+    assert seen.executions["dynamo"] == oracle.calls
+    assert sum(item.count for item in seen.execution_list) == oracle.calls
     for item in seen.execution_list:
         assert item.graph in {graph.name.partition("#")[0] for graph in seen.graph_list}
         assert item.where.code, item
@@ -113,7 +101,6 @@ def test_a_directory_called_torch_is_not_torchs(tmp_path: Path) -> None:
     exec(compile("def call():\n    return compiled(x)\n", str(file), "exec"), program)
     window = observer.open(Places(tmp_path))
     program["call"]()
-    seen = window.close()
-    assert seen is not None
+    seen = closed(window)
     places = [(run.where.file, run.where.line) for run in seen.execution_list]
     assert places == [("tests/torch/test_a.py", 2)]

@@ -40,7 +40,7 @@ from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.layers.private_names import MissingName  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
-from tests.layers.dynamo.tools import observer, places, window  # noqa: E402
+from tests.layers.dynamo.tools import closed, observer, places, window  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 FILE = "tests/layers/dynamo/test_observer.py"
@@ -255,6 +255,13 @@ def test_no_object_of_the_user_is_asked_anything() -> None:
         def call(self) -> torch.Tensor:
             return torch.sin(self.x)
 
+    class Model(torch.nn.Module):
+        __bool__ = __len__ = __eq__ = Touchy.__bool__  # type: ignore[assignment]
+        __hash__ = torch.nn.Module.__hash__
+
+        def forward(self, x: Any) -> Any:
+            return x + 1
+
     def starred(*args: Any) -> torch.Tensor:
         return args[0].call()
 
@@ -262,7 +269,9 @@ def test_no_object_of_the_user_is_asked_anything() -> None:
         compile(Touchy().call)()
         compile(starred)(Touchy())
         compile(lambda args: args * 2)(X)
-    assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 3}, ())
+        compile(Model().forward)(X)
+    assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 4}, ())
+    assert seen[0].graph_list[-1].owner == "Model"
 
 
 def test_an_error_under_fullgraph_is_the_tests_own() -> None:
@@ -343,11 +352,9 @@ def test_windows_nest_and_close_in_any_order() -> None:
     compile(clean)(X)
     inner = observer.open(places)
     compile(broken)(X)
-    first = outer.close()
+    first = closed(outer)
     compile(lambda x: x * 5)(X)
-    second = inner.close()
-    assert first is not None
-    assert second is not None
+    second = closed(inner)
     assert first.graphs == second.graphs == {"dynamo": 3}
     assert [len(first.breaks), len(second.breaks)] == [1, 1]
     assert outer.close() is first
@@ -359,12 +366,12 @@ def test_peek_sees_what_was_so_far_and_reads_it_once() -> None:
     assert opened.peek().graphs == {}  # type: ignore[union-attr]
     compile(clean)(X)
     one = opened.peek()
-    assert one is not None
-    assert one.graphs == {"dynamo": 1}
     assert opened.peek() == one
     compile(broken)(X)
     assert opened.peek().graphs == {"dynamo": 3}  # type: ignore[union-attr]
-    opened.close()
+    assert closed(opened).graphs == {"dynamo": 3}
+    assert one is not None
+    assert one.graphs == {"dynamo": 1}
 
 
 def test_windows_of_many_threads_see_the_same_graphs() -> None:
@@ -469,8 +476,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
     with opened.exclude():
         monkeypatch.setitem(sys.modules, "dynamo_of_a_test", torch._dynamo)
     monkeypatch.undo()
-    seen = opened.close()
-    assert seen is not None
+    seen = closed(opened)
     assert seen.errors == ("dynamo: what a fixture compiled could not be forgotten: no reset",)
 
 
@@ -493,14 +499,12 @@ def test_a_private_name_that_is_gone_is_an_error(
     monkeypatch.undo()
     compile(broken)(X)
     inner = observer.open(places)
-    seen, later = opened.close(), inner.close()
+    seen, later = closed(opened), closed(inner)
     for item in (seen, later):
-        assert item is not None
         named = [error for error in item.errors if name.path in error]
         assert named, item.errors
         assert torch.__version__ in named[0]
         assert name.without in named[0]
-    assert seen is not None
     assert seen.graphs == {"dynamo": 2}
 
 
@@ -638,8 +642,7 @@ def test_a_dynamo_that_came_unseen_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     opened = observer.open(places)
     monkeypatch.undo()
     compile(clean)(X)
-    seen = opened.close()
-    assert seen is not None
+    seen = closed(opened)
     assert "could not be watched" in seen.errors[0]
 
 
@@ -785,7 +788,7 @@ def test_a_tool_that_wraps_after_us_stays() -> None:
     kind.call_user_compiler = theirs
     try:
         compile(clean)(X)
-        first = opened.close()
+        first = closed(opened)
         assert kind.call_user_compiler is theirs
         compile(broken)(X)  # ours is still below theirs, and only passes on
         with window() as seen:
@@ -793,7 +796,6 @@ def test_a_tool_that_wraps_after_us_stays() -> None:
         assert kind.call_user_compiler is theirs
     finally:
         kind.call_user_compiler = real
-    assert first is not None
     assert (first.graphs, first.errors) == ({"dynamo": 1}, ())
     assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 1}, ())
     assert len(calls) == 4
@@ -921,6 +923,5 @@ def test_sensors_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("no room")
 
     monkeypatch.setattr(DynamoSensors, "attach", refuse)
-    seen = DynamoObserver().open(Places(Path.cwd())).close()
-    assert seen is not None
+    seen = closed(DynamoObserver().open(places))
     assert "dynamo: it could not be watched: no room" in seen.errors

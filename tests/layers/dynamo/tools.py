@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from cases.dynamo import CASES, Expect
+from cases.dynamo import CASES, Case, Expect
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
+from pytest_graphbreak.layers.protocol import Window
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.upstream import THREADS_CRASH
@@ -27,6 +29,13 @@ observer = DynamoObserver()
 places = Places(Path(__file__).parents[3])
 
 
+def closed(opened: Window) -> Record:
+    """Close a window; return what it saw."""
+    seen = opened.close()
+    assert seen is not None
+    return seen
+
+
 @contextlib.contextmanager
 def window() -> Iterator[list[Record]]:
     """A window around a block; what it saw is the one item of the list, afterwards."""
@@ -35,9 +44,15 @@ def window() -> Iterator[list[Record]]:
     try:
         yield seen
     finally:
-        last = opened.close()
-        assert last is not None
-        seen.append(last)
+        seen.append(closed(opened))
+
+
+def watch(case: Case, compile: Callable[..., Any]) -> Record:
+    """What a window of its own saw of a case, from a cold Dynamo."""
+    observer.isolate(case.name)
+    with window() as seen:
+        case.run(compile)
+    return seen[0]
 
 
 def counts(seen: Record) -> Expect:
