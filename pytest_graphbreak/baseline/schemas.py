@@ -32,7 +32,7 @@ REPORT: Final = {
 }
 
 
-# What the types of the report name by ``is``: each list of words once.
+# What the types of the report name (``model.forms.definition``): each list of words once.
 LISTS: Final[dict[str, Plain]] = {
     "layer": {"description": "Where graphs are counted.", "enum": list(LAYERS)},
     "breaking": {
@@ -64,7 +64,15 @@ def report() -> Plain:
 
 
 def _as_written(schema: Any) -> Any:
-    """Return the schema for written data: without defaults and bounds, which are for reading."""
+    """Return the schema for written data: without defaults and bounds, which are for reading.
+
+    msgspec makes schemas of types, with what ``model.forms`` adds to them::
+
+        {"is": "layer", "enum": [...]}              becomes {"$ref": "#/$defs/layer"}
+        {"type": "string", "maxLength": 200}        becomes {"type": "string"}
+        a key with "local"                          is left out
+        every key without "optional"                is required
+    """
     if isinstance(schema, list):
         return [_as_written(part) for part in schema]
     if not isinstance(schema, dict):
@@ -84,7 +92,10 @@ def _as_written(schema: Any) -> Any:
 
 
 def baseline() -> Plain:
-    """Return the JSON Schema of a baseline file."""
+    """Return the JSON Schema of a baseline file.
+
+    Its types are for files alone, so all that they say stays but defaults and names of classes.
+    """
     _, definitions = msgspec.json.schema_components(
         (form.File, form.Entry, form.Cases), ref_template="#/$defs/{name}"
     )

@@ -1,7 +1,9 @@
 """Updates baseline files to what was measured, from pytest or from elsewhere.
 
-All files are read, planned and checked under the lock before the first one is written. A new text
-is read back first: a text that would not say what was intended is never put in place.
+All files are read, planned and checked under the lock before the first one is written. What the
+entries of a file become is decided by a ``PlannedFile`` (``plan``); ``render`` makes their text,
+and ``editor`` puts it into the file. A new text is read back first: a text that would not say what
+was intended is never put in place.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 ``artifacts.union`` puts the reports together, ``artifacts.check`` judges what they have and returns
 a ``CheckedUnion``. Here this is shown, in the order of what to look at first: why tests fail, each
 cause once; the failing tests; what changed in tests that pass; what was not judged; the totals with
-the next step. The same goes into the pages that options name (``cli.report.write_pages``).
+the next step. The same goes into the pages that options name (``cli.report.write_pages``). The
+``standing`` of a test is its verdict as readers are told it (``report.standing``).
 """
 
 from __future__ import annotations

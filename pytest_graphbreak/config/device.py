@@ -64,7 +64,8 @@ class DeviceError(UserError):
 class Device(Struct, frozen=True):
     """A device to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client.
 
-    If only JAX is installed, ``kind`` may also be tpu.
+    A card is ``tt`` and ``n150``, torch_xla's client for the CPU is ``xla`` and ``cpu``. If only
+    JAX is installed, ``kind`` may also be tpu.
     """
 
     kind: str
@@ -77,7 +78,11 @@ class Device(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """The facts about a machine that are known without opening a device."""
+    """The facts about a machine that are known without opening a device.
+
+    ``installed`` says whether a module can be imported, ``nodes`` lists the device files of a
+    pattern, and ``sysfs`` is where drivers show their cards.
+    """
 
     environ: Mapping[str, str]
     installed: Callable[[str], bool]
@@ -118,6 +123,11 @@ class Machine(Struct, frozen=True):
         PCI id (wormhole, blackhole). Cards that ``TT_VISIBLE_DEVICES`` hides do not count. If the
         plugin only compiles for a described system, the name of the description is used. Source:
         tt-kmd, docs/sysfs-attributes.md, telemetry.c and enumerate.h.
+
+            one p150a               p150
+            four n300               n300-llmbox, a system that has a name (``_SYSTEMS``)
+            two n150                n150-x2
+            an n150 and a p150      n150+p150
         """
         if described := self.environ.get(TT_DESCRIBED):
             system = _DESCRIBED.search(Path(described).name.lower())

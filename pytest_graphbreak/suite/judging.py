@@ -1,7 +1,9 @@
 """Judges one test of the session; what it is judged by is looked up only here.
 
 ``suite.phases`` calls ``judge`` when the window of a test has closed. Marker, baseline and versions
-become a ``Case``; ``judging.judgement`` judges it, and ``report.failure`` adds the text.
+become a ``Case``; ``judging.judgement`` judges it, and ``report.failure`` adds the text. If the
+budget names what nobody here can observe, such as a layer whose library is missing
+(``measuring.absent``), that is an error of the record, and the verdict is ``error``.
 """
 
 from __future__ import annotations
