@@ -1,8 +1,9 @@
 """``graphbreak export``: checks whether ``torch.export`` accepts what a program compiles.
 
-The program runs once, in a process of its own (``repair.trial``). There ``repair.exporting`` notes
-what the program calls of what it has compiled, exports each of these with the inputs of its first
-call, and returns a dict for each: its ``name`` and, by mode, the failure as a ``Break`` or None.
+The program runs once, in a process of its own (``repair.trial``) and without its compiler. There
+``repair.exporting`` notes what the program calls of what it wants compiled, exports each of these
+with the inputs of its first call, and returns a dict for each: its ``name`` and, by mode, the
+failure as a ``Break`` or None.
 """
 
 from __future__ import annotations

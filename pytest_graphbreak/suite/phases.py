@@ -5,6 +5,13 @@ function scope is set up, which pytest does after all of wider scope, and closes
 ended. Caches are isolated when it opens: whatever a test's own fixtures enter, warm up or leave
 pending is part of the test. A test without such fixtures is measured from its call on.
 
+    pytest's phase   what runs in it                    what measures it
+    set-up           fixtures of wider scope            ``_around_setup``, which is only reported
+                     own fixtures, from the first on    the window
+                     wider ones that these ask for      excluded from the window, and reported
+    call             the test                           the window, which then closes: judged
+    tear-down        all fixtures                       a measurement of its own, only reported
+
 This module is imported, and its hooks are registered, only if a test is measured: those of
 ``plugin`` run in every pytest run of the environment, and even a wrapper that does nothing costs
 some time in each test.
