@@ -18,6 +18,8 @@ from pytest_graphbreak.model.places import Places, function_name, is_resume
 
 # `  File "/home/u/yolo/head.py", line 11, in forward`, and the line of source below it, if there is
 # one: no row of ^^^ or ~~~ that marks a part of it.
+# Torch puts "- " before each line of the reasons why code was compiled again, and they may have a
+# stack (`textwrap.indent` in torch/_dynamo/guards.py).
 _FRAME: Final = re.compile(
     r'^[ -]*File "([^"\n]{1,4096})", line (\d{1,9}), in (\S{1,500})[^\n]*'
     r'(?:\n +(?! |File "|[\^~ ]+$)([^\n]+))?',
