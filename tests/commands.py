@@ -29,8 +29,10 @@ class Commands:
         self.path = path
         self._capture = capture
 
-    def run(self, *args: str) -> Said:
+    def run(self, *args: str, code: int | None = None) -> Said:
+        """Return what a command answered, which has to end with ``code`` if that is stated."""
         self._capture.readouterr()
-        code = main(args)
+        ended_with = main(args)
         said = self._capture.readouterr()
-        return Said(code, said.out, said.err)
+        assert code in (None, ended_with), said
+        return Said(ended_with, said.out, said.err)

@@ -149,11 +149,25 @@ class Suite(GatedSuite):
         """Write tests, as they stand, after the functions that they compile."""
         (self.path / "test_it.py").write_text(FUNCTIONS + text)
 
-    def run(self, *args: str) -> pytest.RunResult:  # type: ignore[override]
-        """Run in a checkout whose directory of baselines is there, empty at first."""
+    def run(  # type: ignore[override]
+        self, *args: str, ret: int | None = None, **outcomes: int
+    ) -> pytest.RunResult:
+        """Run in a checkout whose directory of baselines is there, empty at first.
+
+        It has to end with the exit code and the outcomes that are stated: ``ret=1, failed=1``.
+        """
         if "--graph-budget" in args:
             (self.path / "baselines").mkdir(exist_ok=True)
-        return self.run_pytest(*args)
+        return _ended(self.run_pytest(*args), ret, outcomes)
+
+    def run_apart(
+        self, *args: str, ret: int | None = None, timeout: float | None = None, **outcomes: int
+    ) -> pytest.RunResult:
+        """Run likewise in a process of its own."""
+        if "--graph-budget" in args:
+            (self.path / "baselines").mkdir(exist_ok=True)
+        result = self.pytester.runpytest_subprocess(*args, timeout=timeout)
+        return _ended(result, ret, outcomes)
 
     def report(self, *args: str) -> dict[str, Any]:
         """Run with a report and give it back, whatever the outcome."""
@@ -183,6 +197,13 @@ class Suite(GatedSuite):
 
     def has_baseline(self, name: str = "test_it") -> bool:
         return (self.path / "baselines" / f"{name}.yaml").exists()
+
+
+def _ended(result: pytest.RunResult, ret: int | None, outcomes: dict[str, int]) -> pytest.RunResult:
+    assert ret in (None, result.ret)
+    if outcomes:
+        result.assert_outcomes(**outcomes)
+    return result
 
 
 @pytest.fixture

@@ -205,6 +205,15 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
     }
 
 
+def a_shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
+    """Some tests of a file that was collected whole; the others were deselected."""
+    names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
+    taken = [names[number] for number in numbers]
+    left = [name for name in names if name not in taken]
+    session: Data = {"collected": of, "deselected": len(left), "deselected_tests": left}
+    return a_report(*(a_test(name) for name in taken), **(session | changes))
+
+
 def as_tests(*tests: Data) -> list[TestReport]:
     """Such tests as a reader of the report has them."""
     return [

@@ -7,7 +7,4 @@ import sys
 import torch
 
 THREADS_CRASH = sys.version_info[:2] == (3, 12) and torch.__version__.startswith("2.11.")
-THREADS_CRASH_WHY = (
-    "Python 3.12.1 with torch 2.11: a compilation in a thread, then one in the main thread, "
-    "ends in a segmentation fault, without the plugin too"
-)
+"""Python 3.12.1 with torch 2.11: a compilation in a thread, then one in the main thread, crash."""

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.artifacts.incoming import parse
 from pytest_graphbreak.artifacts.union import Union, union
-from tests.reports import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, a_shard, a_test, over, place
 
 pytestmark = pytest.mark.pure
 
@@ -125,17 +125,8 @@ def test_a_run_that_stopped_early_is_incomplete() -> None:
 # what was collected
 
 
-def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
-    """Some tests of a file that was collected whole; the others were deselected."""
-    names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
-    taken = [names[number] for number in numbers]
-    left = [name for name in names if name not in taken]
-    session: Data = {"collected": of, "deselected": len(left), "deselected_tests": left}
-    return a_report(*(a_test(name) for name in taken), **(session | changes))
-
-
 def test_a_crashed_test_was_collected() -> None:
-    found = together(shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
+    found = together(a_shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
     assert "tests/test_a.py::test[9]" in found.collected_tests
 
 

@@ -18,7 +18,6 @@ TOP = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  test_a:\n    '
 
 def values(text: str) -> Values:
     (entry,) = document(TOP + text, Path("test_a.yaml"), "test_a.py").entries()
-    assert entry.values is not None
     return entry.values
 
 

@@ -8,7 +8,6 @@ from pytest_graphbreak.baseline import (
     BaselineError,
     BaselinePlace,
     Entry,
-    Expected,
     Override,
     Values,
 )
@@ -26,14 +25,8 @@ def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
     return Entry("test_a.py", "test", None, "cpu", {"torch": "2.9"}, values, overrides)
 
 
-def expected(of: Entry, profile: str) -> Expected:
-    found = expectation(of, profile)
-    assert found is not None
-    return found
-
-
 def test_the_profile_of_the_plain_values() -> None:
-    found = expected(entry(), "cpu")
+    found = expectation(entry(), "cpu")
     assert found.values == PLAIN
     assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, True)
     # Every observed layer is judged: absent is zero. A layer of its own that is
@@ -50,7 +43,7 @@ def test_a_profile_with_an_override() -> None:
         {"torch": "2.11"},
         frozenset({"eager"}),
     )
-    found = expected(entry(tt=override), "tt")
+    found = expectation(entry(tt=override), "tt")
     assert found.values.graphs == {"dynamo": 4, "xla": 7, "tt": 2}
     assert found.values.recompiles == {"dynamo": 0}
     assert found.values.breaks == (BREAK,)
@@ -64,11 +57,11 @@ def test_a_profile_with_an_override() -> None:
 
 
 def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
-    found = expected(entry(tt=Override(Values({"dynamo": 3}), {"torch": "2.9"})), "tt")
+    found = expectation(entry(tt=Override(Values({"dynamo": 3}), {"torch": "2.9"})), "tt")
     assert found.judged_layers(("dynamo",)) == ("dynamo",)
     assert found.unseen_layers(("dynamo",)) == ("xla",)
     assert found.judged_layers(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
-    named = expected(
+    named = expectation(
         entry(tt=Override(Values({"xla": 0}), {"torch": "2.9"}, frozenset({"breaks"}))), "tt"
     )
     assert named.judged_layers(()) == ("dynamo", "xla")
@@ -76,7 +69,7 @@ def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
 
 
 def test_a_profile_that_was_never_recorded() -> None:
-    found = expected(entry(tt=Override(Values({"tt": 2}))), "cuda")
+    found = expectation(entry(tt=Override(Values({"tt": 2}))), "cuda")
     assert found.values == PLAIN
     assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, False)
     assert found.judged_layers(("dynamo", "tt")) == ("dynamo",)
@@ -88,22 +81,22 @@ def test_overrides_only() -> None:
     of = entry(None, tt=Override(Values({"tt": 2}), {"torch": "2.11"}))
     assert expectation(of, "cpu") is None
     assert expectation(of, "cuda") is None
-    found = expected(of, "tt")
+    found = expectation(of, "tt")
     assert found.values == Values({"tt": 2})
     assert (found.recorded, found.places_with("breaks")) == (True, {"torch": "2.11"})
     assert found.judged_layers(("dynamo",)) == ("dynamo", "tt")
 
 
 def test_an_override_for_the_profile_of_the_plain_values() -> None:
-    found = expected(entry(cpu=Override(Values({"xla": 5}), {"torch": "2.9"})), "cpu")
+    found = expectation(entry(cpu=Override(Values({"xla": 5}), {"torch": "2.9"})), "cpu")
     assert found.values.graphs == {"dynamo": 4, "xla": 5}
     assert found.judged_layers(()) == ("dynamo", "xla")
 
 
 def test_recorded_zeros_are_an_expectation() -> None:
-    found = expected(entry(Values()), "cpu")
+    found = expectation(entry(Values()), "cpu")
     assert found.judged_layers(("dynamo",)) == ("dynamo",)
-    assert expected(entry(Values()), "cuda").judged_layers(("dynamo",)) == ()
+    assert expectation(entry(Values()), "cuda").judged_layers(("dynamo",)) == ()
 
 
 def test_layers_of_values() -> None:

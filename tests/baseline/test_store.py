@@ -39,6 +39,8 @@ def baselines(tmp_path: Path) -> Baselines:
 
 ONE = "tests/test_one.py"
 ALL = [f"{ONE}::{test}" for test in ("test_a", "test_b[x]", "test_b[y]", "test_c")]
+TWO = [nodeid.replace("one", "two") for nodeid in ALL]
+MOVED = [f"{ONE}::{test}" for test in ("test_a[1]", "test_b", "test_c[1]")]
 
 
 def stale(
@@ -51,29 +53,24 @@ def stale(
     return [item.nodeid for item in found]
 
 
-def test_nothing_is_stale_where_every_test_is_there(baselines: Baselines) -> None:
-    assert stale(baselines, ALL) == []
-
-
-def test_what_is_gone_is_stale(baselines: Baselines) -> None:
-    assert stale(baselines, [ALL[0], ALL[1]]) == [ALL[2], ALL[3]]
-    assert stale(baselines, []) == ALL
-
-
-def test_only_complete_files_are_looked_at(baselines: Baselines) -> None:
-    assert stale(baselines, [], complete=()) == []
-    assert stale(baselines, [], complete=("tests/test_other.py",)) == []
-
-
-def test_a_file_that_is_gone_is_stale_if_the_caller_says_so(baselines: Baselines) -> None:
-    two = [nodeid.replace("one", "two") for nodeid in ALL]
-    assert stale(baselines, ALL, gone=("tests/test_two.py",)) == two
-
-
-def test_a_test_that_got_parameters_or_lost_them(baselines: Baselines) -> None:
-    moved = [f"{ONE}::{test}" for test in ("test_a[1]", "test_b", "test_c[1]")]
-    # What takes test_c out of the gate holds for its cases, and is not stale.
-    assert stale(baselines, moved) == ALL[:3]
+@pytest.mark.parametrize(
+    ("collected", "scopes", "found"),
+    [
+        pytest.param(ALL, {}, [], id="every test is there"),
+        pytest.param(ALL[:2], {}, ALL[2:], id="what is gone is stale"),
+        pytest.param([], {}, ALL, id="all are gone"),
+        pytest.param([], {"complete": ()}, [], id="the file is not complete"),
+        pytest.param([], {"complete": ("tests/test_other.py",)}, [], id="another one is"),
+        pytest.param(ALL, {"gone": ("tests/test_two.py",)}, TWO, id="a file that is gone"),
+        # What takes test_c out of the gate holds for its cases, and is not stale.
+        pytest.param(MOVED, {}, ALL[:3], id="tests that got parameters or lost them"),
+        pytest.param(["../x.py::test", *ALL], {}, [], id="a test outside of the root"),
+    ],
+)
+def test_what_is_stale(
+    baselines: Baselines, collected: list[str], scopes: dict[str, tuple[str, ...]], found: list[str]
+) -> None:
+    assert stale(baselines, collected, **scopes) == found
 
 
 def test_an_entry_of_another_profile_is_not_judged(tmp_path: Path) -> None:
@@ -95,10 +92,6 @@ def test_an_entry_of_another_profile_is_not_judged(tmp_path: Path) -> None:
     assert gone("tt") == ["test_b", "test_c", "test_d"]
     assert gone("other") == ["test_d"]
     assert len(baselines.stale([], [], [ONE], profile="other")) == 4
-
-
-def test_tests_outside_of_the_root_are_passed_over(baselines: Baselines) -> None:
-    assert stale(baselines, ["../x.py::test", *ALL]) == []
 
 
 def test_a_stale_entry_has_its_place(baselines: Baselines, tmp_path: Path) -> None:

@@ -52,9 +52,7 @@ class Case:
         ]
 
     def expected(self, profile: str, test: str = "test_a") -> Expected:
-        expected = Baselines(self.directory).expectation(f"test_a.py::{test}", profile)
-        assert expected is not None
-        return expected
+        return Baselines(self.directory).expectation(f"test_a.py::{test}", profile)
 
     @property
     def body(self) -> str:
@@ -119,9 +117,7 @@ def test_a_new_file(case: Case) -> None:
         "added TestBlock::test_forward",
         "added test_all_models[1]",
     ]
-    assert (
-        case.text
-        == """\
+    expected = """\
 version: 1
 profile: xla-cpu
 torch: "2.9"
@@ -150,7 +146,7 @@ tests:
   TestBlock::test_forward:
     graphs: {dynamo: 1}
 """
-    )
+    assert case.text == expected
 
 
 def test_a_new_file_takes_the_base_profile_that_is_named(case: Case) -> None:
@@ -169,9 +165,7 @@ def test_a_new_file_takes_the_base_profile_that_is_named(case: Case) -> None:
 def test_a_new_test_on_another_profile_has_overrides_only(case: Case) -> None:
     case.has("  test_a:\n    graphs: {dynamo: 1}\n")
     assert case.update(seen("test_b", {"xla": 2}, profile="tt", breaks=(ITEM,))) == ["added test_b"]
-    assert (
-        case.body
-        == """\
+    expected = """\
   test_a:
     graphs: {dynamo: 1}
   test_b:
@@ -184,7 +178,7 @@ def test_a_new_test_on_another_profile_has_overrides_only(case: Case) -> None:
             where: m.py::f
             code: x.item()
 """
-    )
+    assert case.body == expected
     assert case.update(seen("test_b", {"xla": 1})) == ["changed test_b"]
     assert case.body.endswith(
         "  test_b:\n    graphs: {xla: 1}\n    overrides:\n"
@@ -445,9 +439,7 @@ def test_an_entry_that_changes_is_written_anew_and_all_else_stays(case: Case) ->
         seen("test_b", {"dynamo": 1}, recompiles={"dynamo": 1}),
         seen("test_c", {"dynamo": 1}),
     )
-    assert (
-        case.text
-        == """\
+    expected = """\
 # Kept by hand.
 version: 1
 profile: cpu   # the CI machine
@@ -481,7 +473,7 @@ tests:
     graphs: {dynamo: 1}
 # the end
 """
-    )
+    assert case.text == expected
 
 
 def test_line_ends_stay(case: Case) -> None:
@@ -557,9 +549,7 @@ def test_a_test_that_got_parameters(case: Case) -> None:
         "added test_a[x]",
         "added test_a[z]",
     ]
-    assert (
-        case.body
-        == """\
+    expected = """\
   test_a:
     note: mine
     cases:
@@ -568,7 +558,7 @@ def test_a_test_that_got_parameters(case: Case) -> None:
   test_b:
     graphs: {}
 """
-    )
+    assert case.body == expected
 
 
 def test_record_drops_nothing(case: Case) -> None:
@@ -622,9 +612,7 @@ def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
         seen("test_a[added]", {"xla": 1}),
     ]
     case.update(*found)
-    assert (
-        case.body
-        == """\
+    expected = """\
   test_a:
     cases:
       added: {graphs: {xla: 1}}
@@ -645,7 +633,7 @@ def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
             code: x.item()
       last: {graphs: {xla: 3}}
 """
-    )
+    assert case.body == expected
 
 
 # prune
@@ -727,8 +715,6 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     changes = update(case.directory, measured)
     assert changes == planned
     changed, added = changes.of_kind("added", "changed")
-    assert changed.old is not None
-    assert changed.new is not None
     assert (changed.old.graphs, changed.new.graphs) == (GRAPHS, {"dynamo": 2, "xla": 7})
     assert (changed.profile, changed.path) == ("tt", case.path)
     assert str(changed) == "test_a.py::test_a  xla 3 -> 7, breaks 1 -> 2  (tt)"
@@ -761,7 +747,6 @@ def test_a_pruned_entry_is_reported_with_what_it_had(case: Case) -> None:
     case.has(KNOWN)
     changes = update(case.directory, [], prune=gone(("test_a", None)))
     (pruned,) = changes.of_kind("pruned")
-    assert pruned.old is not None
     assert (pruned.old.graphs, pruned.new, str(pruned)) == (GRAPHS, None, "test_a.py::test_a")
     assert changes.files[0].new is None
 
@@ -903,7 +888,6 @@ def test_a_note_of_several_lines_stays_what_it_was(case: Case, note: str) -> Non
     case.has(f"  test_a: {{note: {json.dumps(note)}, graphs: {{dynamo: 1}}}}\n")
     case.update(seen("test_a", {"dynamo": 2}))
     found = Baselines(case.directory).entry("test_a.py::test_a")
-    assert found is not None
     assert found.note == note
 
 

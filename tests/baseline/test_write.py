@@ -43,7 +43,6 @@ def seen(test: str, graphs: int, file: str = "test_a.py") -> Measured:
 
 def graphs(directory: Path, test: str, file: str = "test_a.py") -> int:
     expected = Baselines(directory).expectation(f"{file}::{test}", "cpu")
-    assert expected is not None
     return expected.values.graphs["dynamo"]
 
 
@@ -133,7 +132,6 @@ def another_process(source: str, directory: Path) -> Iterator[None]:
     wait = 'print("held", flush=True)\nsys.stdin.read()'
     holder = start(f"{textwrap.dedent(source)}\n{wait}", directory)
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         yield
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from tests import terminal
 from tests.cli.conftest import Workspace
-from tests.reports import a_report, a_test, over
+from tests.reports import a_report, a_shard, a_test, over
 from tests.text.tools import Terminal
 from tests.untrusted import PATHS
 
@@ -21,17 +21,6 @@ T = "tests/test_a.py::test_b"
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-
-
-def test_what_is_accepted_passes_the_check(workspace: Workspace) -> None:
-    (workspace.path / "baselines").mkdir()
-    workspace.report("one.json", a_report(over(T, 1, 4), a_test("tests/test_b.py::t", 2)))
-    assert workspace.run("check", "one.json").code == 1
-    assert workspace.run("accept", "--yes", "one.json").code == 0
-    assert workspace.run("check", "one.json").code == 0
-    again = workspace.run("accept", "--yes", "one.json")
-    assert again.code == 0
-    assert "Nothing to write" in again.out
 
 
 def test_every_test_but_those_that_failed_by_themselves(workspace: Workspace) -> None:
@@ -51,8 +40,7 @@ def test_every_test_but_those_that_failed_by_themselves(workspace: Workspace) ->
             over("tests/test_a.py::blind", 1, 2, verdict="error", errors=["a sensor is missing"]),
         ),
     )
-    said = workspace.run("accept", "--yes", "one.json")
-    assert said.code == 0
+    said = workspace.run("accept", "--yes", "one.json", code=0)
     text = workspace.baseline()
     for name in ("gate", "passed", "xpassed", "xfailed_by_gate"):
         assert f"  {name}:\n" in text
@@ -72,8 +60,7 @@ def test_profiles_in_one_go_base_first(workspace: Workspace) -> None:
     workspace.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
     workspace.report("p150.json", a_report(a_test(T, 1), profile="tt-p150"))
     reports = ("n300.json", "n150.json", "p150.json")
-    said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", *reports)
-    assert said.code == 0
+    workspace.run("accept", "--yes", "--base-profile", "tt-n150", *reports, code=0)
     text = workspace.baseline()
     assert "profile: tt-n150" in text
     assert (
@@ -87,8 +74,7 @@ def test_profiles_in_one_go_base_first(workspace: Workspace) -> None:
 
 def test_a_base_profile_that_no_report_has_is_refused(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(a_test(T)))
-    said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", "one.json")
-    assert said.code == 2
+    said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", "one.json", code=2)
     assert "no report is of tt-n150; they are of cpu" in said.err
     assert not (workspace.path / "baselines").exists()
 
@@ -109,8 +95,7 @@ def test_what_agrees_is_written_and_each_contradiction_named_and_left_out(
             a_test(names[2], executions={"dynamo": executions}),
         )
         workspace.report(file, a_report(*tests))
-    said = workspace.run("accept", "--yes", "1.json", "2.json")
-    assert said.code == 1
+    said = workspace.run("accept", "--yes", "1.json", "2.json", code=1)
     assert f"contradiction: {names[1]} on cpu: 1 or 2 dynamo graphs\n  1.json\n  2.json" in said.out
     ran = f"contradiction: {names[2]} on cpu: 4 or 5 dynamo executions\n  1.json\n  2.json"
     assert (ran in said.out) == (runs == "fail")
@@ -125,28 +110,36 @@ def test_no_baselines_are_made_of_reports_that_were_compared_with_some(
     """The user stands in another directory, or the checkout left the baselines out."""
     workspace.report("one.json", a_report(over(T, 1, 4)))
     before = workspace.files()
-    said = workspace.run("accept", "--yes", "one.json")
-    assert said.code == 2
+    said = workspace.run("accept", "--yes", "one.json", code=2)
     assert f"{workspace.path}/baselines is not there, and {T} was compared with a" in said.err
     assert "--graph-budget-dir" in said.err
     assert workspace.files() == before
     (workspace.path / "baselines").mkdir()
     assert workspace.run("accept", "--yes", "one.json").code == 0
-    said = workspace.run("accept", "--yes", "one.json", "--graph-budget-dir", "pytest.ini")
-    assert said.code == 2
+    said = workspace.run("accept", "--yes", "one.json", "--graph-budget-dir", "pytest.ini", code=2)
     assert "pytest.ini: is no directory; name a directory with graph_budget_dir" in said.err
 
 
 # asking
 
 
-def test_nowhere_to_ask_nothing_is_written(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ([], 2, "--yes writes without asking"),
+        (["--review"], 2, "--review asks for each test, and there is no terminal to ask on"),
+        (["--dry-run", "--yes"], 0, "Would write 1 change in 1 file below baselines."),
+    ],
+    ids=["nowhere to ask", "nowhere to review", "a dry run"],
+)
+def test_nothing_is_written(
+    options: list[str], code: int, words: str, workspace: Workspace
+) -> None:
     workspace.report("one.json", a_report(a_test(T)))
     before = workspace.files()
-    said = workspace.run("accept", "one.json")
-    assert said.code == 2
-    assert "+ test_b   cpu   dynamo 1" in said.out
-    assert "--yes writes without asking" in said.err
+    said = workspace.run("accept", *options, "one.json", code=code)
+    assert words in said.out + said.err
+    assert ("+ test_b   cpu   dynamo 1" in said.out) == ("--review" not in options)
     assert workspace.files() == before
 
 
@@ -158,8 +151,7 @@ def test_a_terminal_is_asked(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     workspace.report("one.json", a_report(a_test(T)))
-    said = workspace.run("accept", "one.json")
-    assert said.code == code
+    said = workspace.run("accept", "one.json", code=code)
     assert "Write 1 change in 1 file below baselines? [y/N]" in said.out
     assert (workspace.path / "baselines").exists() == written
 
@@ -187,8 +179,7 @@ def test_a_review_asks_for_each_test_and_writes_at_the_end(
     before = workspace.baseline()
     workspace.report("now.json", a_report(*(a_test(name, 2) for name in names)))
     monkeypatch.setattr("sys.stdin", Terminal(answers))
-    said = workspace.run("accept", "--review", "now.json")
-    assert said.code == code
+    said = workspace.run("accept", "--review", "now.json", code=code)
     assert (
         f"{names[0]}   on cpu\n  graph budget: 2 dynamo graphs, the baseline allows 1" in said.out
     )
@@ -231,25 +222,6 @@ def test_a_review_that_is_interrupted_writes_nothing(workspace: Workspace) -> No
     assert not (workspace.path / "baselines").exists()
 
 
-def test_a_review_needs_a_terminal(workspace: Workspace) -> None:
-    workspace.report("one.json", a_report(a_test(T)))
-    before = workspace.files()
-    said = workspace.run("accept", "--review", "one.json")
-    assert said.code == 2
-    assert "--review asks for each test, and there is no terminal to ask on" in said.err
-    assert workspace.files() == before
-
-
-def test_a_dry_run_shows_and_stops(workspace: Workspace) -> None:
-    workspace.report("one.json", a_report(a_test(T)))
-    before = workspace.files()
-    said = workspace.run("accept", "--dry-run", "--yes", "one.json")
-    assert said.code == 0
-    assert "+ test_b   cpu   dynamo 1" in said.out
-    assert "Would write 1 change in 1 file below baselines." in said.out
-    assert workspace.files() == before
-
-
 # --tests
 
 
@@ -267,24 +239,16 @@ def test_a_dry_run_shows_and_stops(workspace: Workspace) -> None:
 def test_only_the_tests_asked_for(pattern: str, taken: list[str], workspace: Workspace) -> None:
     names = ("test_yolo[a]", "test_yolo[b]", "test_bert")
     workspace.report("one.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
-    said = workspace.run("accept", "--dry-run", "--tests", pattern, "one.json")
-    assert said.code == 0
+    said = workspace.run("accept", "--dry-run", "--tests", pattern, "one.json", code=0)
     assert [name for name in names if f"+ {name}   " in said.out] == taken
 
 
 # --prune
 
 
-def shards(workspace: Workspace, *numbers: int, of: int = 4) -> tuple[str, ...]:
+def shards(workspace: Workspace, *numbers: int) -> list[str]:
     """A report for each test of one file, as shards make them."""
-    names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
-    for number in numbers:
-        others = [name for name in names if name != names[number]]
-        report = a_report(
-            a_test(names[number]), collected=of, deselected=of - 1, deselected_tests=others
-        )
-        workspace.report(f"{number}.json", report)
-    return tuple(f"{number}.json" for number in numbers)
+    return [workspace.report(f"{number}.json", a_shard(number)) for number in numbers]
 
 
 def with_a_stale_entry(workspace: Workspace) -> None:
@@ -296,8 +260,7 @@ def with_a_stale_entry(workspace: Workspace) -> None:
 
 def test_shards_prune_together(workspace: Workspace) -> None:
     with_a_stale_entry(workspace)
-    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 2, 3))
-    assert said.code == 0
+    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 2, 3), code=0)
     assert "- test[gone]   its test is gone" in said.out
     assert "gone" not in workspace.baseline()
     assert "also_gone" in workspace.baseline("tests/test_b.yaml")  # no shard ran that file
@@ -307,8 +270,7 @@ def test_shards_prune_together(workspace: Workspace) -> None:
 def test_a_missing_shard_loses_nothing(workspace: Workspace) -> None:
     """The others know which tests it had."""
     with_a_stale_entry(workspace)
-    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 3))
-    assert said.code == 0
+    workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 3), code=0)
     text = workspace.baseline()
     assert "gone" not in text
     for number in range(4):
@@ -323,8 +285,7 @@ def test_a_file_collected_in_part_prunes_nothing(workspace: Workspace) -> None:
     before = workspace.baseline()
     test = a_test("tests/test_a.py::test[0]")
     workspace.report("one.json", a_report(test, collected_whole=[]))
-    said = workspace.run("accept", "--yes", "--prune", "one.json")
-    assert said.code == 0
+    said = workspace.run("accept", "--yes", "--prune", "one.json", code=0)
     assert "1 file collected in part only: nothing of theirs is dropped" in said.out
     assert workspace.baseline() == before
     assert "collected in part" not in workspace.run("accept", "--yes", "one.json").out
@@ -381,8 +342,7 @@ def test_a_broken_baseline_is_named_and_nothing_is_written(workspace: Workspace)
     path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
     workspace.report("one.json", a_report(a_test(T), a_test("tests/test_b.py::t")))
     before = workspace.files()
-    said = workspace.run("accept", "--yes", "one.json")
-    assert said.code == 2
+    said = workspace.run("accept", "--yes", "one.json", code=2)
     assert "baselines/tests/test_a.yaml:5" in said.err
     assert workspace.files() == before
 
@@ -394,8 +354,7 @@ def test_a_broken_baseline_is_named_and_nothing_is_written(workspace: Workspace)
 def test_a_forged_node_id_writes_nothing_anywhere(nodeid: str, workspace: Workspace) -> None:
     workspace.report("evil.json", a_report(a_test("tests/test_b.py::fine"), a_test(nodeid)))
     above = sorted(workspace.path.parent.rglob("*"))
-    said = workspace.run("accept", "--yes", "evil.json")
-    assert said.code == 2
+    said = workspace.run("accept", "--yes", "evil.json", code=2)
     assert "evil.json: " in said.err
     assert sorted(workspace.path.parent.rglob("*")) == above
     assert said.err.replace("\n", "").isprintable()
@@ -420,7 +379,6 @@ def test_scale_of_40_reports(workspace: Workspace) -> None:
             for number in range(cases)
         ]
         names.append(workspace.report(f"{shard}.json", a_report(*tests)))
-    said = workspace.run("accept", "--yes", *names)
-    assert said.code == 0
+    said = workspace.run("accept", "--yes", *names, code=0)
     assert f"Wrote {40 * cases:,} changes in 40 files" in said.out
     assert f"{40 * cases:,}" in workspace.run("check", *names).out

@@ -91,8 +91,7 @@ def test_what_gh_cannot_do_is_said_in_its_words(
     workspace: Workspace, gh: Gh, code: int, words: str
 ) -> None:
     gh.says(code=code, words=words)
-    said = workspace.run("accept", "--run", "1", "--repo", "me/net", "--yes")
-    assert said.code == 2
+    said = workspace.run("accept", "--run", "1", "--repo", "me/net", "--yes", code=2)
     assert (
         "gh could not download artifacts of run 1 of me/net whose name fits 'graphs*'" in said.err
     )
@@ -102,8 +101,7 @@ def test_what_gh_cannot_do_is_said_in_its_words(
 
 
 def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
-    said = workspace.run("accept", "--run", "1")
-    assert said.code == 2
+    said = workspace.run("accept", "--run", "1", code=2)
     assert "--run needs GitHub's command line `gh`" in said.err
     assert "graphbreak accept FILE.zip" in said.err
 
@@ -120,16 +118,14 @@ def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
 )
 def test_what_names_no_run(workspace: Workspace, gh: Gh, args: list[str], reported: str) -> None:
     gh.says(a_report())
-    said = workspace.run("accept", *args)
-    assert said.code == 2
+    said = workspace.run("accept", *args, code=2)
     assert reported in said.err
     assert not (gh.place / "reported.json").exists()
 
 
 def test_a_report_that_is_none_is_named_by_its_run(workspace: Workspace, gh: Gh) -> None:
     gh.says({})
-    said = workspace.run("accept", "--run", "17", "--yes")
-    assert said.code == 2
+    said = workspace.run("accept", "--run", "17", "--yes", code=2)
     assert "run 17/graphs-n150/graphs.json: version" in said.err
 
 

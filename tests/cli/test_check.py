@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Workspace
-from tests.reports import Data, a_break, a_report, a_test, over, place
+from tests.commands import Said
+from tests.reports import Data, a_break, a_report, a_shard, a_test, over, place
 
 pytestmark = pytest.mark.pure
 
@@ -19,16 +20,20 @@ def accepted(workspace: Workspace, *tests: Data, **report: Any) -> None:
     assert workspace.run("accept", "--yes", "accepted.json").code == 0
 
 
+def checked(workspace: Workspace, *tests: Data, code: int, **report: Any) -> Said:
+    """Check one report of these tests."""
+    workspace.report("one.json", a_report(*tests, **report))
+    return workspace.run("check", "one.json", code=code)
+
+
 WITHIN = "Within the graph budget"
 
 
 def test_the_verdict_of_the_run_is_not_taken_over(workspace: Workspace) -> None:
     """The job may have observed only, or judged by other baselines."""
     accepted(workspace, a_test(T, 3))
-    workspace.report("one.json", a_report(over(T, 1, 3)))
-    assert workspace.run("check", "one.json").code == 0
-    workspace.report("one.json", a_report(a_test(T, 4, verdict="ok")))
-    assert workspace.run("check", "one.json").code == 1
+    checked(workspace, over(T, 1, 3), code=0)
+    checked(workspace, a_test(T, 4, verdict="ok"), code=1)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +52,7 @@ def test_the_verdict_of_the_run_is_not_taken_over(workspace: Workspace) -> None:
 )
 def test_every_verdict(test: Data, code: int, verdict: str, workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 2))
-    workspace.report("one.json", a_report(test))
-    said = workspace.run("check", "one.json")
-    assert said.code == code
+    said = checked(workspace, test, code=code)
     assert f"1 {verdict}" in said.out
 
 
@@ -63,13 +66,10 @@ def test_strict_is_the_ini_keys(verdict: str, workspace: Workspace) -> None:
         "changed": a_test(T, 2, breaks=[a_break(place(code="elsewhere()"))]),
         "stale": a_test(T, 2),
     }[verdict]
-    workspace.report("one.json", a_report(test))
-    said = workspace.run("check", "one.json")
-    assert said.code == 0
+    said = checked(workspace, test, code=0)
     assert verdict in said.out
     (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
-    strict = workspace.run("check", "one.json")
-    assert strict.code == 1
+    strict = workspace.run("check", "one.json", code=1)
     command = "graphbreak accept one.json --prune\n"
     for out in (said.out, strict.out):
         assert out.endswith(f"Remove the entries of tests that are gone: {command}") == (
@@ -93,18 +93,12 @@ def test_a_profile_says_nothing_of_the_tests_of_another(workspace: Workspace) ->
 def test_all_shards_are_one_gate(workspace: Workspace) -> None:
     tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(4)]
     accepted(workspace, *tests, a_test("tests/test_a.py::gone"))
-    names = []
-    for number, test in enumerate(tests):
-        others = [other["nodeid"] for other in tests if other is not test]
-        report = a_report(test, collected=4, deselected=3, deselected_tests=others)
-        names.append(workspace.report(f"{number}.json", report))
-    said = workspace.run("check", *names)
-    assert said.code == 0
+    names = [workspace.report(f"{number}.json", a_shard(number)) for number in range(4)]
+    said = workspace.run("check", *names, code=0)
     assert "4 tests judged on cpu (4 reports): 4 ok" in said.out
     assert "stale      baselines/tests/test_a.yaml:" in said.out
     assert "tests/test_a.py::gone" in said.out
-    said = workspace.run("check", *names[:3])
-    assert said.code == 2
+    said = workspace.run("check", *names[:3], code=2)
     assert "missing    tests/test_a.py::test[3]   on cpu" in said.out
     assert "No verdict: 1 test collected, and run in none of these reports." in said.out
     assert said.out.count("stale ") == 1
@@ -115,15 +109,13 @@ def test_a_shard_that_is_missing_is_named(workspace: Workspace) -> None:
     """Its runner was lost: what it would have found is not known."""
     tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(2)]
     accepted(workspace, *tests)
-    for number, test in enumerate(tests):
+    for number in range(2):
         for profile in ("cpu", "tt"):
-            left = [tests[1 - number]["nodeid"]]
-            part: Data = {"collected": 2, "deselected": 1, "deselected_tests": left}
-            report = a_report(test, profile=profile, **part, shard={"group": number + 1, "of": 2})
+            group = {"group": number + 1, "of": 2}
+            report = a_shard(number, of=2, profile=profile, shard=group)
             workspace.report(f"{profile}{number}.json", report)
     assert workspace.run("check", "cpu0.json", "cpu1.json", "tt0.json", "tt1.json").code == 0
-    said = workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json")
-    assert said.code == 2
+    said = workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json", code=2)
     assert "missing    group 1 of 2 on tt: no report is of it" in said.out
     assert "No verdict: 1 shard missing. Is a report missing?" in said.out
     assert workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json", "--allow-missing").code == 0
@@ -136,16 +128,13 @@ def test_tests_of_the_baselines_that_no_report_has(workspace: Workspace) -> None
     first, second = (
         workspace.report(f"{number}.json", a_report(test)) for number, test in enumerate((one, two))
     )
-    said = workspace.run("check", first)
-    assert said.code == 0
+    said = workspace.run("check", first, code=0)
     assert "1 test of the baselines is in no report (--complete: exit 1" in said.out
-    said = workspace.run("check", "--complete", first, "--markdown", "c.md")
-    assert said.code == 1
+    said = workspace.run("check", "--complete", first, "--markdown", "c.md", code=1)
     assert "no report  tests/test_b.py::test\n" in said.out
     assert "Not passed: 1 test of the baselines is in no report." in said.out
     assert "tests/test_b.py::test" in (workspace.path / "c.md").read_text()
-    said = workspace.run("check", "--complete", first, second)
-    assert said.code == 0
+    said = workspace.run("check", "--complete", first, second, code=0)
     assert "no report" not in said.out
 
 
@@ -163,8 +152,7 @@ def test_what_one_profile_left_out_and_another_ran(workspace: Workspace) -> None
     assert workspace.run("accept", "--yes", "more.json").code == 0
     workspace.report("other.json", a_report(one | {"graphs": {"dynamo": 2}}, profile="tt"))
     assert workspace.run("accept", "--yes", "other.json").code == 0  # now tt has values of its own
-    said = workspace.run("check", "cpu.json", "tt.json")
-    assert said.code == 2
+    said = workspace.run("check", "cpu.json", "tt.json", code=2)
     assert f"missing    {one['nodeid']}   on tt" in said.out
 
 
@@ -181,8 +169,7 @@ def test_what_one_profile_left_out_and_another_ran(workspace: Workspace) -> None
 def test_a_gate_that_judged_nothing_does_not_pass(tests: list[Data], workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 1))
     workspace.report("one.json", a_report(*tests))
-    said = workspace.run("check", "one.json", "--markdown", "page.md")
-    assert said.code == 2
+    said = workspace.run("check", "one.json", "--markdown", "page.md", code=2)
     assert (
         "No verdict: nothing was judged. Is a report missing? If this is intended: --allow"
         in said.out
@@ -203,8 +190,7 @@ def test_profiles_are_judged_by_their_own_values(workspace: Workspace) -> None:
     workspace.run("accept", "--yes", "cpu.json", "n150.json")
     assert workspace.run("check", "cpu.json", "n150.json").code == 0
     workspace.report("cpu.json", a_report(a_test(T, 3)))
-    said = workspace.run("check", "cpu.json", "n150.json")
-    assert said.code == 1
+    said = workspace.run("check", "cpu.json", "n150.json", code=1)
     assert "on cpu, tt-n150 (2 reports): 1 over, 1 ok" in said.out
 
 
@@ -212,9 +198,7 @@ def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> Non
     accepted(workspace, a_test(T, 1))
     failed = a_test("tests/test_a.py::test_c", 9, outcome="failed", failed_by="test")
     xfailed = [a_test(f"{T}{number}", 9, outcome="xfailed") for number in range(2)]
-    workspace.report("one.json", a_report(a_test(T, 1), failed, *xfailed))
-    said = workspace.run("check", "one.json")
-    assert said.code == 0
+    said = checked(workspace, a_test(T, 1), failed, *xfailed, code=0)
     assert "1 test failed without the gate, and is not judged" in said.out
     assert "2 tests xfailed without the gate, and are not judged" in said.out
 
@@ -224,9 +208,7 @@ def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> Non
 
 def test_unmeasured_tests_fail(workspace: Workspace) -> None:
     accepted(workspace, a_test(T))
-    workspace.report("one.json", a_report(a_test(T), unmeasured=["tests/test_a.py::crashed"]))
-    said = workspace.run("check", "one.json")
-    assert said.code == 1
+    said = checked(workspace, a_test(T), unmeasured=["tests/test_a.py::crashed"], code=1)
     assert "unmeasured tests/test_a.py::crashed   on cpu" in said.out
 
 
@@ -236,8 +218,7 @@ def test_contradictions_are_no_ground_for_a_verdict(workspace: Workspace) -> Non
     accepted(workspace, a_test(T), a_test(other))
     workspace.report("one.json", a_report(a_test(T, 3), a_test(other, 2)))
     workspace.report("two.json", a_report(a_test(T, 2), a_test(other, 2)))
-    said = workspace.run("check", "one.json", "two.json")
-    assert said.code == 2
+    said = workspace.run("check", "one.json", "two.json", code=2)
     assert f"contradiction: {T} on cpu: 3 or 2 dynamo graphs\n  one.json\n  two.json" in said.err
     assert said.out.splitlines() == [
         f"over       {other}   dynamo 1 -> 2, 1 graph break   on cpu",
@@ -248,33 +229,27 @@ def test_contradictions_are_no_ground_for_a_verdict(workspace: Workspace) -> Non
 @pytest.mark.parametrize("change", [{"exit": 2}, {"exit": 3}, {"collected": 9}])
 def test_incomplete_reports_are_no_ground_for_a_verdict(change: Data, workspace: Workspace) -> None:
     accepted(workspace, a_test(T))
-    workspace.report("one.json", a_report(a_test(T), **change))
-    said = workspace.run("check", "one.json")
-    assert said.code == 2
+    said = checked(workspace, a_test(T), **change, code=2)
     assert "incomplete: one.json: " in said.err
 
 
 def test_unreadable_reports_and_baselines(workspace: Workspace) -> None:
     accepted(workspace, a_test(T))
     (workspace.path / "bad.json").write_text("{")
-    said = workspace.run("check", "accepted.json", "bad.json", "missing.json")
-    assert said.code == 2
+    said = workspace.run("check", "accepted.json", "bad.json", "missing.json", code=2)
     assert "bad.json: " in said.err
     assert "missing.json: " in said.err
     (workspace.path / "baselines/tests/test_b.yaml").write_text("version: 7\n")
-    said = workspace.run("check", "accepted.json")
-    assert said.code == 2
+    said = workspace.run("check", "accepted.json", code=2)
     assert "test_b.yaml:1" in said.err
 
 
 def test_baselines_that_are_a_file_are_one_problem(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(a_test(T)))
-    said = workspace.run("check", "one.json", "--graph-budget-dir", "tests/test_a.py")
-    assert said.code == 2
+    said = workspace.run("check", "one.json", "--graph-budget-dir", "tests/test_a.py", code=2)
     problem = "is no directory; name a directory with graph_budget_dir"
     assert said.err == f"tests/test_a.py: {problem}\n"
-    missing = workspace.run("check", "one.json", "--graph-budget-dir", "kept")
-    assert missing.code == 1
+    missing = workspace.run("check", "one.json", "--graph-budget-dir", "kept", code=1)
     note = f"note: {workspace.path}/kept is not there, so no baseline is read"
     assert missing.err == f"graphbreak: {note}\n"
 
@@ -284,8 +259,7 @@ def test_so_many_problems_are_reported_and_the_rest_is_counted(
 ) -> None:
     monkeypatch.setattr("pytest_graphbreak.cli.check.MOST", 2)
     names = [workspace.report(f"{number}.json", a_report(a_test(), exit=3)) for number in range(5)]
-    said = workspace.run("check", *names)
-    assert said.code == 2
+    said = workspace.run("check", *names, code=2)
     assert said.err.splitlines()[-1] == "... and 3 more"
 
 
@@ -323,8 +297,7 @@ def test_another_run_judges_as_its_baseline_does(workspace: Workspace) -> None:
 def test_a_test_that_main_lacks_is_judged_by_its_baseline(workspace: Workspace) -> None:
     workspace.report("main.json", a_report(a_test("tests/test_a.py::other")))
     workspace.report("branch.json", a_report(a_test(T, 2)))
-    said = workspace.run("check", "branch.json", "--against", "main.json")
-    assert said.code == 1
+    said = workspace.run("check", "branch.json", "--against", "main.json", code=1)
     assert f"new        {T}" in said.out
     accepted(workspace, a_test(T, 2))
     assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
@@ -344,8 +317,7 @@ def test_against_reports_that_contradict_each_other(workspace: Workspace) -> Non
     workspace.report("branch.json", a_report(a_test(T)))
     workspace.report("one.json", a_report(a_test(T, 1)))
     workspace.report("two.json", a_report(a_test(T, 2)))
-    said = workspace.run("check", "branch.json", "--against", "one.json", "two.json")
-    assert said.code == 2
+    said = workspace.run("check", "branch.json", "--against", "one.json", "two.json", code=2)
     assert "--against: contradiction: " in said.err
 
 
@@ -361,6 +333,5 @@ def test_a_main_that_failed_by_itself_is_no_budget(workspace: Workspace) -> None
 def test_a_page_that_cannot_be_written_is_an_error(workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 1))
     (workspace.path / "file").write_text("")
-    said = workspace.run("check", "accepted.json", "--markdown", "file/comment.md")
-    assert said.code == 2
+    said = workspace.run("check", "accepted.json", "--markdown", "file/comment.md", code=2)
     assert "file/comment.md: cannot be written" in said.err

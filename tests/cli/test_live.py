@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.cli import main
+from tests.commands import Commands
 from tests.conftest import BROKEN, Suite
 from tests.examples import sample
 
@@ -61,18 +61,16 @@ def recorded_with_a_stale_entry(here: Suite) -> None:
     path.write_text(with_stale + "  test_gone:\n    graphs: {dynamo: 1}\n")
 
 
-Command = Callable[..., tuple[int, str]]
+Command = Callable[..., str]
 
 
 @pytest.fixture
-def graphbreak(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Types a command: its exit code, and all that it printed."""
+def graphbreak(here: Suite, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Types a command, which ends with ``code``: all that it printed."""
 
-    def graphbreak(*args: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main(args)
-        found = capsys.readouterr()
-        return code, found.out + found.err
+    def graphbreak(*args: str, code: int = 0) -> str:
+        said = Commands(here.path, capsys).run(*args, code=code)
+        return said.out + said.err
 
     return graphbreak
 
@@ -92,14 +90,12 @@ def graphbreak(capsys: pytest.CaptureFixture[str]) -> Command:
 def test_shards_know_together_what_is_stale(parts: Any, here: Suite, graphbreak: Command) -> None:
     recorded_with_a_stale_entry(here)
     names = [shard(here, f"{number}.json", *args) for number, args in enumerate(parts)]
-    code, out = graphbreak("check", *names)
-    assert code == 0
+    out = graphbreak("check", *names)
     assert "stale      baselines/test_it.yaml" in out
     assert out.count("stale      ") == 2
-    code, out = graphbreak("accept", "--yes", "--prune", *names)
-    assert code == 0
+    out = graphbreak("accept", "--yes", "--prune", *names)
     assert "gone" not in here.baseline()
-    assert graphbreak("check", *names)[0] == 0
+    graphbreak("check", *names)
 
 
 def test_a_shard_that_is_lost_is_seen(here: Suite, graphbreak: Command) -> None:
@@ -109,16 +105,15 @@ def test_a_shard_that_is_lost_is_seen(here: Suite, graphbreak: Command) -> None:
         shard(here, f"{number}.json", "-k", "not other", "--splits=2", f"--group={number}")
         for number in (1, 2)
     ]
-    assert graphbreak("check", *names)[0] == 0
-    code, out = graphbreak("check", names[1])
-    assert code == 2
+    graphbreak("check", *names)
+    out = graphbreak("check", names[1], code=2)
     assert "missing    group 1 of 2 on " in out
 
 
 def test_a_node_id_knows_its_function(here: Suite, graphbreak: Command) -> None:
     recorded_with_a_stale_entry(here)
     name = shard(here, "one.json", "./test_it.py::test_model")
-    _, out = graphbreak("check", name)
+    out = graphbreak("check", name)
     assert "test_it.py::test_model[gone]" in out
     assert "test_it.py::test_gone" not in out
 
@@ -129,11 +124,10 @@ def test_a_filter_of_tt_xla(here: Suite, graphbreak: Command) -> None:
     here.pytester.makeconftest(REST)
     (here.path / ".pytest_tests_to_run").write_text("test_it.py::test_model[2]")
     name = shard(here, "one.json")
-    code, out = graphbreak("check", name)
-    assert code == 2
+    out = graphbreak("check", name, code=2)
     assert "No verdict: 4 tests collected, and run in none of these reports." in out
     assert out.count("stale      ") == 2
-    assert graphbreak("check", "--allow-missing", name)[0] == 0
+    graphbreak("check", "--allow-missing", name)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +142,7 @@ def test_under_github_actions(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here.path))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    here.pytester.mkdir("baselines")
-    result = here.pytester.runpytest_subprocess("--graph-budget", "-p", "no:cacheprovider", *args)
+    result = here.run_apart("--graph-budget", "-p", "no:cacheprovider", *args)
     commands = [line for line in result.outlines if line.startswith("::")]
     assert len(commands) == 1
     assert commands[0].startswith(

@@ -65,14 +65,12 @@ def test_what_cannot_be_run_is_said_in_one_line(
 
 @pytest.mark.parametrize("name", ["bert", "transformers:", "hf:bert", ":"])
 def test_a_name_says_its_library(workspace: Workspace, name: str) -> None:
-    said = workspace.run("run", "--model", name)
-    assert said.code == 2
+    said = workspace.run("run", "--model", name, code=2)
     assert f"--model takes transformers:NAME, as transformers:bert-base, not {name!r}" in said.err
 
 
 def test_a_model_without_the_option_says_what_to_type(workspace: Workspace) -> None:
-    said = workspace.run("run", "transformers:bert-base")
-    assert said.code == 2
+    said = workspace.run("run", "transformers:bert-base", code=2)
     assert "run --model transformers:bert-base" in " ".join(said.err.split())
 
 
@@ -80,8 +78,7 @@ def test_without_transformers_the_command_says_what_to_install(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if "m" in name else name)
-    said = workspace.run("run", "--model", "transformers:bert")
-    assert said.code == 2
+    said = workspace.run("run", "--model", "transformers:bert", code=2)
     assert "--model needs transformers: pip install transformers" in said.err
 
 

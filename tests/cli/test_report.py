@@ -16,8 +16,7 @@ pytestmark = pytest.mark.pure
 def test_without_a_page_it_tells_the_main_things(workspace: Workspace) -> None:
     tests = (over(), a_test("tests/test_b.py::fine", verdict="ok"))
     workspace.report("one.json", a_report(*tests, unmeasured=["t.py::c"], stale=["t.py::s"]))
-    said = workspace.run("report", "one.json")
-    assert said.code == 0
+    said = workspace.run("report", "one.json", code=0)
     assert said.out.split("\n") == [
         "over       tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks",
         "unmeasured t.py::c",

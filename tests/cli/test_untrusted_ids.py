@@ -38,8 +38,7 @@ def test_ids_of_pytest_do_nothing_anywhere(
     suite.write(SOURCE)
     monkeypatch.chdir(suite.path)
     options = ("--graph-budget", "-o", "graph_budget_new=report")
-    result = suite.run(*options, "--graph-budget-report=graphs.json", "--junitxml=own.xml")
-    assert result.ret == 0
+    result = suite.run(*options, "--graph-budget-report=graphs.json", "--junitxml=own.xml", ret=0)
     ElementTree.parse("own.xml")
     listed = [line for line in result.outlines if line.startswith("new")]
     assert len(listed) > 10

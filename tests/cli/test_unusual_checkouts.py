@@ -94,8 +94,7 @@ def test_directories_deeper_than_a_path_can_name(workspace: Workspace, report: s
 
 def test_a_dangling_link(workspace: Workspace, report: str) -> None:
     (workspace.path / "baselines/tests/test_x.yaml").symlink_to("nothing")
-    said = workspace.run("check", report)
-    assert said.code == 2
+    said = workspace.run("check", report, code=2)
     assert "baselines/tests/test_x.yaml: is a link to nothing; remove it" in said.err
 
 
@@ -103,8 +102,7 @@ def test_a_dangling_link(workspace: Workspace, report: str) -> None:
 def test_a_link_to_a_directory(target: str, workspace: Workspace, report: str) -> None:
     (workspace.path / "baselines/sub").symlink_to(target)
     (workspace.path / "baselines/test_x.yaml").symlink_to(target)
-    said = workspace.run("check", report)
-    assert said.code == 2
+    said = workspace.run("check", report, code=2)
     assert "test_x.yaml: " in said.err
 
 
@@ -121,8 +119,7 @@ def test_a_nested_repository_and_a_fifo(workspace: Workspace, report: str) -> No
     (workspace.path / "baselines/nested/.git").mkdir(parents=True)
     assert workspace.run("check", report).code == 0
     os.mkfifo(workspace.path / "baselines/test_fifo.yaml")
-    said = workspace.run("check", report)
-    assert said.code == 2
+    said = workspace.run("check", report, code=2)
     assert "test_fifo.yaml: is no regular file" in said.err
 
 
@@ -137,8 +134,7 @@ def test_baselines_that_are_a_link_out_of_the_checkout(
     if how == "ini":
         (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = baselines/sub\n")
     workspace.report("one.json", a_report(a_test(T)))
-    said = workspace.run(command, "one.json", *(["--yes"] if command == "accept" else []))
-    assert said.code == 2
+    said = workspace.run(command, "one.json", *(["--yes"] if command == "accept" else []), code=2)
     assert f"a symbolic link leads out of the checkout, to {outside}" in said.err
     assert "--graph-budget-dir" in said.err
     assert list(outside.iterdir()) == []
@@ -170,8 +166,7 @@ def test_a_configuration_that_is_none(
 ) -> None:
     (workspace.path / "pytest.ini").unlink()
     (workspace.path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    said = workspace.run("check", report)
-    assert said.code == 2
+    said = workspace.run("check", report, code=2)
     assert said.err.startswith(f"graphbreak check: {workspace.path / name}: cannot be read: ")
     assert said.err.count("\n") == 1
 
@@ -198,8 +193,7 @@ def test_whatever_was_not_foreseen_is_2(
         raise error
 
     monkeypatch.setattr(check, "run", fail)
-    said = workspace.run("check", report)
-    assert said.code == 2
+    said = workspace.run("check", report, code=2)
     assert words in said.err.splitlines()[-1]
     assert ("Traceback" in said.err) == isinstance(error, KeyError)
     json.dumps(said.err).encode()

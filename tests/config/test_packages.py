@@ -16,8 +16,6 @@ from tests.conftest import Suite
 
 pytestmark = pytest.mark.once
 
-PLAIN = Values({"dynamo": 1})
-
 
 def measured(name: str, graphs: int = 1, **packages: str) -> Measured:
     values = Values({"dynamo": graphs})

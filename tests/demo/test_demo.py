@@ -16,8 +16,6 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="the demo runs on torch_xla"
 )
 
-ONE = ("tests/models/test_ranker.py::test_ranker",)
-
 
 @pytest.mark.nightly  # the demo with its break is red by day
 @pytest.mark.usefixtures("xla_forks")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import terminal
-from tests.docs.tools import ROOT, blocks, insert
+from tests.docs.tools import ROOT, blocks, insert, write_files
 
 pytestmark = [
     pytest.mark.once,
@@ -25,11 +25,7 @@ PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 def project(tmp_path: Path) -> Path:
     """The README's project as it is at first."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for block in README:
-        if block.word == "file":
-            path = tmp_path / block.what
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text)
+    write_files(ROOT / "README.md", tmp_path)
     return tmp_path
 
 

@@ -123,7 +123,7 @@ def test_what_is_no_file_has_a_stable_name(places: Places, file: str, name: str)
     assert places.file(file) == name
 
 
-# Functions.
+# Functions, in one file of source.
 
 SOURCE = """
     import functools
@@ -154,6 +154,11 @@ SOURCE = """
 """
 
 
+@pytest.fixture
+def file(write: Write) -> str:
+    return write("repo/m.py", SOURCE)
+
+
 def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -162,8 +167,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects know it since 3.11")
-def test_functions_have_the_name_that_python_gives(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_functions_have_the_name_that_python_gives(places: Places, file: str) -> None:
     code = compile(Path(file).read_text(), file, "exec")
     found = {
         c.co_qualname: places.frame(file, c.co_firstlineno, c.co_name).function
@@ -174,15 +178,13 @@ def test_functions_have_the_name_that_python_gives(places: Places, write: Write)
     assert found == {name: name for name in found}
 
 
-def test_a_comprehension_is_a_line_of_its_function(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_a_comprehension_is_a_line_of_its_function(places: Places, file: str) -> None:
     assert places.frame(file, 6, "<listcomp>").function == "top.<locals>.inner"
     assert places.frame(file, 22, "<dictcomp>").function == "Head.forward.<locals>.later"
     assert places.frame("<string>", 1, "<listcomp>").function == "<listcomp>"
 
 
-def test_the_innermost_function_around_a_line(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_the_innermost_function_around_a_line(places: Places, file: str) -> None:
     assert places.frame(file, 6, "inner").function == "top.<locals>.inner"
     assert places.frame(file, 7, "top").function == "top"
     assert places.frame(file, 6).function == "top.<locals>.inner"
@@ -191,8 +193,7 @@ def test_the_innermost_function_around_a_line(places: Places, write: Write) -> N
     assert places.frame(file, 27, "top").line == 27
 
 
-def test_the_def_of_a_decorated_function(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_the_def_of_a_decorated_function(places: Places, file: str) -> None:
     for line in (15, 16, 17, 18):
         assert places.definition(file, line, "size") == Frame(
             "m.py", "Head.size", 17, "def size(self):"
@@ -215,8 +216,7 @@ def test_the_rest_of_a_function_is_that_function(name: str, function: str, resum
     assert is_resume(name) is resume
 
 
-def test_a_resumed_method_has_its_class(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_a_resumed_method_has_its_class(places: Places, file: str) -> None:
     frame = places.frame(file, 21, "torch_dynamo_resume_in_forward_at_20")
     assert frame == Frame("m.py", "Head.forward", 21, "async def later():")
 
@@ -224,8 +224,7 @@ def test_a_resumed_method_has_its_class(places: Places, write: Write) -> None:
 # Source text.
 
 
-def test_code_that_the_caller_knows_wins(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_code_that_the_caller_knows_wins(places: Places, file: str) -> None:
     assert places.frame(file, 4, "top", code="  def top(old):  ").code == "def top(old):"
 
 
@@ -234,8 +233,7 @@ def test_a_file_that_is_gone_keeps_the_bare_name(places: Places, root: Path) -> 
     assert places.frame(str(root / "gone.py"), 0) == Frame("gone.py", "", 0, "")
 
 
-def test_a_line_past_the_end_and_a_name_that_is_not_there(places: Places, write: Write) -> None:
-    file = write("repo/m.py", SOURCE)
+def test_a_line_past_the_end_and_a_name_that_is_not_there(places: Places, file: str) -> None:
     assert places.frame(file, 999, "f") == Frame("m.py", "f", 999, "")
     assert places.frame(file, -3, "f").line == 0
     assert places.frame(file, 4, "wrapper").function == "wrapper"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,15 +37,7 @@ pytestmark = pytest.mark.pure
         (machine(*TT, nodes="tenstorrent"), "tt-n150"),
         (machine(*TT, env={"TT_COMPILE_ONLY_SYSTEM_DESC": "d.ttsys"}), "tt-n150"),
         (machine(nodes="tenstorrent"), "cpu"),  # a card, and no plugin
-    ],
-)
-def test_auto_takes_the_best_that_is_there(here: Machine, profile: str) -> None:
-    assert choose("auto", "n150", here).profile == profile
-
-
-@pytest.mark.parametrize(
-    ("here", "profile"),
-    [
+        # Without torch, what JAX takes.
         (machine("jax"), "cpu"),
         (machine("jax", env={"JAX_PLATFORMS": "cpu"}, nodes="nvidia"), "cpu"),
         (machine("jax", env={"JAX_PLATFORMS": "tt,cpu"}), "tt-n150"),
@@ -61,15 +53,15 @@ def test_auto_takes_the_best_that_is_there(here: Machine, profile: str) -> None:
         (machine("jax", "torch", "torch_xla"), "xla-cpu"),
     ],
 )
-def test_without_torch_auto_takes_the_device_that_jax_takes(here: Machine, profile: str) -> None:
+def test_auto_takes_the_best_that_is_there(here: Machine, profile: str) -> None:
     assert choose("auto", "n150", here).profile == profile
 
 
 def test_the_platforms_in_the_config_of_jax_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
+    jax: Any = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
     here = machine("jax", env={"JAX_PLATFORMS": "cuda"})
     with monkeypatch.context() as patched:  # gone before the gate looks for a jax that it can see
-        patched.setitem(sys.modules, "jax", cast("ModuleType", reported))
+        patched.setitem(sys.modules, "jax", jax)
         assert choose("auto", None, here).profile == "cpu"
 
 
@@ -182,6 +174,5 @@ def test_a_template_that_cannot_be_filled(template: str) -> None:
 def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None:
     suite.write("def test_it(compile_model):\n    assert False, 'not reached'\n")
     (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_device = tt\n")
-    result = suite.run()
-    assert result.ret == 4
+    result = suite.run(ret=4)
     result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])

@@ -11,8 +11,7 @@ pytestmark = pytest.mark.once
 
 def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
     recorded.write(BROKEN)
-    result = recorded.run("--graph-budget")
-    result.assert_outcomes(failed=1)
+    result = recorded.run("--graph-budget", failed=1)
     result.stdout.fnmatch_lines(
         [
             "graph budget: 2 dynamo graphs, the baseline allows 1 (+1)",
@@ -62,8 +61,7 @@ def test_the_flag_swallows_no_path(suite: Suite) -> None:
 def test_a_dry_run_measures_and_checks_nothing(suite: Suite, dry: str) -> None:
     suite.write(CLEAN)
     suite.write_baseline("<<<<<<< HEAD\n", "broken")
-    result = suite.run("--graph-budget", dry)
-    assert result.ret == 0
+    suite.run("--graph-budget", dry, ret=0)
 
 
 BAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  a: {graphs: {dynamo: -1}}\n'
@@ -76,8 +74,7 @@ def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite, name: 
     """Also that of a file with no tests, in a run of all."""
     suite.write(PRINTING)
     suite.write_baseline(BAD, name)
-    result = suite.pytester.runpytest_subprocess("--graph-budget", "-s")
-    assert result.ret == 4
+    result = suite.run_apart("--graph-budget", "-s", ret=4)
     result.stderr.fnmatch_lines([f"ERROR: baselines/{name}.yaml:5: *"])
     result.stdout.no_fnmatch_line("*a body*")
 
@@ -88,9 +85,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
     suite.write(PRINTING)
     suite.write("def test_three():\n    pass\n", "test_other")
     suite.write_baseline(BAD)
-    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
-    assert result.ret == 1
-    result.assert_outcomes(errors=2, passed=1)
+    result = suite.run_apart("--graph-budget", "-n1", ret=1, errors=2, passed=1)
     result.stdout.fnmatch_lines(
         ["baselines/test_it.yaml:5: graphs of dynamo is negative (-1); counts begin at 0"]
     )
@@ -101,9 +96,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
 def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) -> None:
     suite.write(PRINTING)
     suite.write_baseline(BAD, "other")
-    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
-    assert result.ret == 1
-    result.assert_outcomes(passed=2)
+    result = suite.run_apart("--graph-budget", "-n1", ret=1, passed=2)
     result.stdout.fnmatch_lines(["*baselines/other.yaml:5: graphs of dynamo is negative*"])
 
 
@@ -117,4 +110,4 @@ def test_baselines_of_tests_that_do_not_run_are_not_read(
     suite.write(PRINTING)
     suite.write("def test_three():\n    pass\n", "test_other")
     suite.write_baseline(BAD, "test_other")
-    assert suite.pytester.runpytest_subprocess("--graph-budget", *selected).ret == 0
+    suite.run_apart("--graph-budget", *selected, ret=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -62,16 +61,21 @@ def an_entry(ops: int, name: str) -> dict[str, Any]:
     return {"graphs": {"dynamo": 1}, "ops": {"dynamo": ops}, "entries": [f"test_it.py::{name}"]}
 
 
-@pytest.mark.parametrize("left", LEFT)
-def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str) -> None:
+@pytest.fixture
+def whole(suite: Suite) -> Suite:
+    """A suite that was recorded with all of its model compiled."""
     suite.write(model(WHOLE))
-    suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
+    suite.run("--graph-budget-record", "--graph-budget-report=before.json", passed=1)
+    return suite
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_leaves_the_compiler_is_lost(whole: Suite, left: str) -> None:
+    entry = yaml.safe_load(whole.baseline())["tests"]["test_model"]
     assert entry == an_entry(12, "both")
-    suite.write(model(LEFT[left]))
-    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
-    result.assert_outcomes(failed=1)
-    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    whole.write(model(LEFT[left]))
+    result = whole.run("--graph-budget", "--graph-budget-report=graphs.json", failed=1)
+    (test,) = whole.reported().values()
     assert (test["verdict"], test["graphs"], test["ops"]) == ("lost", {"dynamo": 1}, {"dynamo": 2})
     result.stdout.fnmatch_lines(
         [
@@ -83,55 +87,47 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str) -> None:
     )
 
 
-def test_how_far_it_may_fall(suite: Suite) -> None:
+def test_how_far_it_may_fall(whole: Suite) -> None:
     """By so many percent, unless a function of the baseline is compiled no more."""
-    suite.write(model(WHOLE))
-    suite.run("--graph-budget-record")
-    suite.write(model(FIRST))
-    (test,) = suite.report("--graph-budget", "-o", "graph_budget_ops=90")["tests"]
+    whole.write(model(FIRST))
+    (test,) = whole.report("--graph-budget", "-o", "graph_budget_ops=90")["tests"]
     assert test["verdict"] == "lost"
-    path = suite.path / "baselines" / "test_it.yaml"
+    path = whole.path / "baselines" / "test_it.yaml"
     path.write_text(path.read_text().partition("    entries:")[0])
     for value, verdict in (("90", "changed"), ("off", "ok")):
-        (test,) = suite.report("--graph-budget", "-o", f"graph_budget_ops={value}")["tests"]
+        (test,) = whole.report("--graph-budget", "-o", f"graph_budget_ops={value}")["tests"]
         assert test["verdict"] == verdict, value
 
 
-def test_an_update_writes_it(suite: Suite) -> None:
-    suite.write(model(WHOLE))
-    suite.run("--graph-budget-record")
-    suite.write(model(FIRST))
-    suite.run("--graph-budget-record").assert_outcomes(failed=1)
-    suite.run("--graph-budget-update").assert_outcomes(passed=1)
-    entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
+def test_an_update_writes_it(whole: Suite) -> None:
+    whole.write(model(FIRST))
+    whole.run("--graph-budget-record").assert_outcomes(failed=1)
+    whole.run("--graph-budget-update").assert_outcomes(passed=1)
+    entry = yaml.safe_load(whole.baseline())["tests"]["test_model"]
     assert entry == an_entry(2, "layer")
-    suite.run("--graph-budget").assert_outcomes(passed=1)
+    whole.run("--graph-budget").assert_outcomes(passed=1)
 
 
-def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
-    suite.write(model(WHOLE))
-    suite.run("--graph-budget-record")
-    path = suite.path / "baselines" / "test_it.yaml"
+def test_without_ops_it_is_judged_as_before(whole: Suite) -> None:
+    path = whole.path / "baselines" / "test_it.yaml"
     path.write_text(before := re.sub(r"    (ops|entries): .*\n", "", path.read_text()))
     assert before.count("dynamo") == 1
-    suite.write(model(FIRST))
-    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    whole.write(model(FIRST))
+    whole.run("--graph-budget-update").assert_outcomes(passed=1)
     assert path.read_text() == before
 
 
-def test_check_and_accept_agree(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_and_accept_agree(whole: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_graphbreak.cli import main
 
-    suite.write(model(WHOLE))
-    suite.run("--graph-budget-record", "--graph-budget-report=before.json")
-    suite.write(model(FIRST))
-    suite.run("--graph-budget", "--graph-budget-report=graphs.json")
-    monkeypatch.chdir(suite.path)
+    whole.write(model(FIRST))
+    whole.run("--graph-budget", "--graph-budget-report=graphs.json")
+    monkeypatch.chdir(whole.path)
     assert main(["check", "graphs.json"]) == 1
     assert main(["check", "graphs.json", "--against", "before.json"]) == 1
-    suite.pytester.makeini("[pytest]\ngraph_budget_ops = off\n")
+    whole.pytester.makeini("[pytest]\ngraph_budget_ops = off\n")
     assert main(["check", "graphs.json"]) == 0
-    suite.pytester.makeini("[pytest]\ngraph_budget_ops = 10\n")
+    whole.pytester.makeini("[pytest]\ngraph_budget_ops = 10\n")
     assert main(["accept", "--yes", "graphs.json"]) == 0
     assert main(["check", "graphs.json"]) == 0
-    assert "ops: {dynamo: 2}" in suite.baseline()
+    assert "ops: {dynamo: 2}" in whole.baseline()

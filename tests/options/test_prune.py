@@ -21,14 +21,11 @@ def gone(suite: Suite) -> Suite:
 
 
 def test_strict_fails_a_green_run(gone: Suite) -> None:
-    result = gone.run("--graph-budget", "-o", "graph_budget_strict=true")
-    result.assert_outcomes(passed=1)
-    assert result.ret == 1
+    gone.run("--graph-budget", "-o", "graph_budget_strict=true", passed=1, ret=1)
 
 
 def test_it_is_dropped(gone: Suite) -> None:
-    result = gone.run("--graph-budget-prune")
-    result.stdout.fnmatch_lines(["pruned *test_it.py::test_second*"])
+    gone.run("--graph-budget-prune").stdout.fnmatch_lines(["pruned *test_it.py::test_second*"])
     assert "test_second" not in gone.baseline()
     assert "test_model" in gone.baseline()
 
@@ -86,7 +83,7 @@ def test_a_file_that_was_not_run_keeps_its_baseline(suite: Suite) -> None:
 
 @pytest.mark.usefixtures("forks")
 def test_xdist_workers_tell_what_they_collected(gone: Suite) -> None:
-    result = gone.pytester.runpytest_subprocess("--graph-budget-prune", "-n2")
+    result = gone.run_apart("--graph-budget-prune", "-n2")
     result.stdout.fnmatch_lines(["pruned *test_it.py::test_second*"])
     assert "test_second" not in gone.baseline()
 

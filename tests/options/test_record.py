@@ -14,8 +14,7 @@ pytestmark = pytest.mark.once
 def test_it_judges_what_is_recorded_already(recorded: Suite) -> None:
     before = recorded.baseline()
     recorded.write(BROKEN + BROKEN.replace("test_model", "test_second"))
-    result = recorded.run("--graph-budget-record")
-    result.assert_outcomes(passed=1, failed=1)
+    recorded.run("--graph-budget-record", passed=1, failed=1)
     now = recorded.baseline()
     assert now.startswith(before)
     assert "test_second" in now
@@ -44,9 +43,7 @@ def test_what_is_repeated_for_a_run_drops_no_entry(recorded: Suite) -> None:
             metafunc.parametrize("repeat", range(2), indirect=True, ids=["1-2", "2-2"])
         """
     )
-    result = recorded.run("--graph-budget-record")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
+    recorded.run("--graph-budget-record", ret=1).stdout.fnmatch_lines(
         ["*test_model[[]1-2] was not recorded: its entry in * has no cases*"]
     )
     assert recorded.baseline() == before
@@ -56,8 +53,7 @@ def test_a_test_that_gained_parameters_takes_the_place_of_its_entry(recorded: Su
     """A record refuses to remove the entry, so the command that is printed is an update."""
     parametrized = "import pytest\n    @pytest.mark.parametrize('n', [1])\n    def test_model(n)"
     recorded.write(CLEAN.replace("def test_model()", parametrized))
-    result = recorded.run("--graph-budget")
-    result.stdout.fnmatch_lines(
+    recorded.run("--graph-budget").stdout.fnmatch_lines(
         ["  record    in place of its entry without parameters: *--graph-budget-update *[[]1]'"]
     )
     result = recorded.run("--graph-budget-update")
@@ -76,11 +72,9 @@ def test_a_link_out_of_the_repository_is_not_followed(suite: Suite, option: str)
     (suite.path / "test_it.py").rename(inside / "test_it.py")
     (inside / "pytest.ini").write_text("[pytest]\n")
     (inside / "baselines").symlink_to(outside)
-    result = suite.run(option, str(inside))
-    assert result.ret == 4
+    result = suite.run(option, str(inside), ret=4)
     result.stderr.fnmatch_lines(["ERROR: */baselines: a symbolic link leads out of the checkout*"])
-    named = suite.run("--graph-budget-record", f"--graph-budget-dir={outside}", str(inside))
-    assert named.ret == 0
+    suite.run("--graph-budget-record", f"--graph-budget-dir={outside}", str(inside), ret=0)
     assert [path.name for path in outside.glob("*.yaml")] == ["test_it.yaml"]
 
 
@@ -97,7 +91,7 @@ def test_a_run_that_is_interrupted_twice_writes_no_baseline(suite: Suite) -> Non
         """
     )
     options = ("--graph-budget-record", "--graph-budget-report=graphs.json")
-    result = suite.pytester.runpytest_subprocess(*options)
+    result = suite.run_apart(*options)
     assert result.ret != 0
     assert not suite.has_baseline()
     session = json.loads((suite.path / "graphs.json").read_text())["session"]

@@ -127,8 +127,7 @@ def test_where_it_was_written_is_said(suite: Suite) -> None:
     result = suite.run("--graph-budget-report=out/graphs.json")
     result.stdout.fnmatch_lines(["*- generated graph budget report: */out/graphs.json -*"])
     (suite.path / "file").touch()
-    result = suite.run("--graph-budget-report=file/graphs.json")
-    assert result.ret == 1
+    result = suite.run("--graph-budget-report=file/graphs.json", ret=1)
     result.stdout.no_fnmatch_line("*generated graph budget report*")
     result.stdout.fnmatch_lines(["error      */file/graphs.json: the report was not written: *"])
 
@@ -164,15 +163,13 @@ def test_a_run_that_never_begins_leaves_no_earlier_report(
 @pytest.mark.parametrize("option", ["--graph-budget-report=test_it.py", "--graph-budget-report=."])
 def test_what_is_no_report_is_left_as_it_is(suite: Suite, option: str) -> None:
     suite.write(CLEAN)
-    result = suite.run(*option.split("="))
-    assert result.ret == 4
+    result = suite.run(*option.split("="), ret=4)
     result.stderr.fnmatch_lines(["ERROR: --graph-budget-report: * is left as it is; *"])
     assert "def test_model" in (suite.path / "test_it.py").read_text()
 
 
 def test_what_a_test_writes_there_is_left_as_it_is(suite: Suite) -> None:
     suite.write("def test_it(): open('graphs.json', 'w').write('[]')")
-    result = suite.run("--graph-budget-report=graphs.json")
-    assert result.ret == 1
+    result = suite.run("--graph-budget-report=graphs.json", ret=1)
     result.stdout.fnmatch_lines(["error      */graphs.json: the report was not written: *"])
     assert (suite.path / "graphs.json").read_text() == "[]"

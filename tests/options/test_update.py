@@ -12,8 +12,7 @@ pytestmark = pytest.mark.once
 
 def test_it_records_and_passes(suite: Suite) -> None:
     suite.write(BROKEN)
-    result = suite.run("--graph-budget-update")
-    result.assert_outcomes(passed=1)
+    result = suite.run("--graph-budget-update", passed=1)
     result.stdout.fnmatch_lines(["recorded *test_it.py::test_model*"])
     data = yaml.safe_load(suite.baseline())
     entry = data["tests"]["test_model"]
@@ -28,9 +27,7 @@ def test_it_records_and_passes(suite: Suite) -> None:
 def test_it_never_brings_a_layer_to_none(recorded: Suite) -> None:
     before = recorded.baseline()
     recorded.write(CLEAN.replace('torch.compile(f, backend="eager")', "f"))
-    result = recorded.run("--graph-budget-update")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
+    recorded.run("--graph-budget-update", failed=1).stdout.fnmatch_lines(
         ["  accept    *pytest * --graph-budget-update --graph-budget-prune test_it.py::test_model"]
     )
     assert recorded.baseline() == before
@@ -52,8 +49,7 @@ def test_a_marker_is_enforced_and_keeps_the_baseline(suite: Suite) -> None:
             "def test_model", "import pytest\n    @pytest.mark.max_graphs(1)\n    def test_model"
         )
     )
-    result = suite.run("--graph-budget-update")
-    result.assert_outcomes(failed=1)
+    suite.run("--graph-budget-update", failed=1)
     assert not suite.has_baseline()
 
 
@@ -66,8 +62,7 @@ def test_it_is_refused_under_ci(
 ) -> None:
     monkeypatch.setenv("CI", value)
     suite.write(CLEAN)
-    result = suite.run(f"--graph-budget-{option}")
-    assert result.ret == 4
+    result = suite.run(f"--graph-budget-{option}", ret=4)
     result.stderr.fnmatch_lines([f"ERROR: --graph-budget-{option}: *graphbreak accept*"])
     assert not suite.has_baseline()
 

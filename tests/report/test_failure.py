@@ -165,7 +165,6 @@ LOST = TextLine("net.py:3 in f is no longer reached", "lost", 2, "- ")
 GONE = TextLine("entry   gone", "gone", 2, "- ")
 NEW = TextLine("recompile 0/1", "new", 2, "+ ")
 PLACE = TextLine("net.py:4 in f", indent=6)
-EDIT_SHOWN = TextLine("data.py:31 in batches", indent=6)
 CHANGED = [
     "      changed since the baseline (1a2b3c4d5e): data.py:31 in batches",
     "          yield x[:3]",

@@ -27,9 +27,7 @@ def disabled(forks: None, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None, option: str) -> None:
     before = recorded.baseline()
-    result = recorded.pytester.runpytest_subprocess(option)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
+    recorded.run_apart(option, failed=1).stdout.fnmatch_lines(
         [
             "graph budget: could not see: *TORCHDYNAMO_DISABLE*",
             "  A gate that cannot see does not pass, and nothing is recorded.",
@@ -42,9 +40,8 @@ def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None, option
 @pytest.mark.usefixtures("disabled")
 def test_a_new_test_is_red_as_well(suite: Suite) -> None:
     suite.write(CLEAN)
-    suite.pytester.mkdir("baselines")
-    suite.pytester.runpytest_subprocess("--graph-budget").assert_outcomes(failed=1)
-    suite.pytester.runpytest_subprocess("--graph-budget-update").assert_outcomes(failed=1)
+    suite.run_apart("--graph-budget", failed=1)
+    suite.run_apart("--graph-budget-update", failed=1)
     assert not suite.has_baseline()
 
 
@@ -64,8 +61,7 @@ def test_so_are_a_block_and_a_marker_without_any_option(suite: Suite) -> None:
         def test_marked(): run()
         """
     )
-    result = suite.pytester.runpytest_subprocess()
-    result.assert_outcomes(failed=2)
+    result = suite.run_apart(failed=2)
     result.stdout.fnmatch_lines(["*BudgetExceeded: graph budget: could not see: *"])
 
 
@@ -78,7 +74,7 @@ import torch._dynamo.convert_frame as convert_frame
 del convert_frame.format_error_msg  # torch needs it for errors only
 """
     )
-    result = suite.pytester.runpytest_subprocess("--graph-budget-update", "-rA")
+    result = suite.run_apart("--graph-budget-update", "-rA")
     result.stdout.fnmatch_lines(["*could not see: *convert_frame.format_error_msg*"])
     assert result.ret == 1
     assert not suite.has_baseline()
@@ -99,8 +95,7 @@ for owner in (importlib.util, PathFinder):
     )
 """
     )
-    suite.pytester.mkdir("baselines")
-    result = suite.pytester.runpytest_subprocess("--graph-budget")
+    result = suite.run_apart("--graph-budget")
     result.stdout.fnmatch_lines(["graph budget: could not see: none of torch, jax is installed *"])
     assert result.ret == 1
 
@@ -133,7 +128,7 @@ def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> Non
         """
     )
     args = ("-o", f"graph_budget_runs={runs}", "--graph-budget-report=graphs.json")
-    result = suite.pytester.runpytest_subprocess(*args)
+    result = suite.run_apart(*args)
     (test,) = suite.reported().values()
     assert test["graphs"] == {"dynamo": 1}
     assert "dynamo" not in test["executions"]

@@ -43,8 +43,8 @@ def test_where_all_is_loaded_from_a_cache_jax_is_spoken_of(
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(suite.path / "cache"))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    suite.pytester.runpytest_subprocess("--graph-budget-record").assert_outcomes(passed=1)
-    warm = suite.pytester.runpytest_subprocess("--graph-budget")
+    suite.run_apart("--graph-budget-record", passed=1)
+    warm = suite.run_apart("--graph-budget")
     warm.stdout.fnmatch_lines(
         [
             "  - nothing was compiled",
@@ -73,9 +73,7 @@ def test_forbidden(graph_budget):
         jax.jit(lambda x: x + 5)(np.float32(1))
 """
     )
-    result = suite.run()
-    result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(
+    suite.run(passed=1, failed=2).stdout.fnmatch_lines(
         [
             "*BudgetExceeded: graph budget: 1 jax graph, the block allows 0 (+1)",
             "*  + retrace step/0   at y?'hi'?: float32?3? before, float32?4? now (*",

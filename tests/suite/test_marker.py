@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -28,8 +28,7 @@ def test_unmarked():
     run(broken)
 """
     )
-    result = suite.run()
-    result.assert_outcomes(passed=2, failed=1)
+    result = suite.run(passed=2, failed=1)
     result.stdout.no_fnmatch_line("*graph-budget:*")  # no header: nothing was asked for
 
 
@@ -63,8 +62,7 @@ def test_of_a_parameter(f):
     run(f)
 """
     )
-    result = suite.run("-rA")
-    result.stdout.fnmatch_lines_random(
+    suite.run("-rA").stdout.fnmatch_lines_random(
         [
             "FAILED test_it.py::test_of_the_module*",
             "PASSED test_it.py::TestClass::test_of_the_class",
@@ -94,8 +92,7 @@ def test_right(): pass
 """
     )
     for option in ((), ("--graph-budget-report=graphs.json",)):
-        result = suite.run(*option)
-        result.assert_outcomes(passed=1, failed=3)
+        result = suite.run(*option, passed=1, failed=3)
         start = "@pytest.mark.graph_budget: "
         result.stdout.fnmatch_lines(
             [
@@ -117,8 +114,7 @@ def test_next():
     pass
 """
     )
-    result = suite.run()
-    result.assert_outcomes(passed=1, failed=1)
+    result = suite.run(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*max_graphs: *unknown argument 'graphs'*allowed: max_graphs(N)*"])
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -157,8 +153,7 @@ def test_what_is_marked_ungated_gets_no_baseline(suite: Suite) -> None:
 )
 def test_a_wrong_graph_budget_marker_fails_that_test(suite: Suite, said: str) -> None:
     suite.write_tests(f"@pytest.mark.graph_budget({said})\ndef test_wrong():\n    pass\n")
-    result = suite.run("--graph-budget")
-    result.assert_outcomes(failed=1)
+    result = suite.run("--graph-budget", failed=1)
     result.stdout.fnmatch_lines(["*allowed: graph_budget(gate=False, isolate=False*"])
 
 
@@ -206,19 +201,16 @@ def test_a_cap_that_a_fixture_gives_holds(suite: Suite) -> None:
                 torch.compile(lambda x: x + plus, backend="eager")(torch.ones(3))
         """
     )
-    result = suite.run()
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["FAILED test_it.py::test_over *"])
+    suite.run(passed=1, failed=1).stdout.fnmatch_lines(["FAILED test_it.py::test_over *"])
 
 
 def item(nodeid: str, *marks: Any, **options: object) -> pytest.Item:
     """A test of another pytest, or under another plugin: what is asked of it."""
-    found = SimpleNamespace(
+    return SimpleNamespace(  # type: ignore[return-value]
         nodeid=nodeid,
         iter_markers=lambda name: [mark for mark in marks if mark.name == name],
         config=SimpleNamespace(getoption=lambda name, default=None: options.get(name, default)),
     )
-    return cast("pytest.Item", found)
 
 
 def test_the_group_that_xdist_appends_is_no_part_of_the_name() -> None:

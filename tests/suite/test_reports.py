@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
+from _pytest._io import TerminalWriter
 
 from pytest_graphbreak.suite.reports import FailureText
 from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
@@ -23,29 +25,14 @@ LINES = [
 ]
 
 
-class Writer:
-    """pytest's terminal writer, as far as it is asked."""
-
-    def __init__(self) -> None:
-        self._file = io.StringIO()
-        self.marked: list[tuple[str, str]] = []
-
-    def write(self, text: str, **markup: bool) -> None:
-        self._file.write(text)
-        self.marked += [(name, text) for name in markup]
-
-    def line(self, text: str = "") -> None:
-        self._file.write(f"{text}\n")
-
-    @property
-    def text(self) -> str:
-        return self._file.getvalue()
-
-
 def test_a_failure_keeps_its_kinds_on_the_way_to_another_process() -> None:
     there = unpack(json.loads(json.dumps(pack(LINES))))
     assert there == LINES
-    writer = Writer()
-    FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)
-    assert writer.text == plain_text(LINES) + "\n"
-    assert ("bold", plain_text(LINES[:1])) in writer.marked
+    failure = FailureText(there, ("test_a.py", 3, "test_it"))
+    for has_colours, headline in ((False, "{}"), (True, "\x1b[1m{}\x1b[0m")):
+        writer = TerminalWriter(out := io.StringIO())
+        writer.hasmarkup = has_colours
+        failure.toterminal(writer)
+        shown = out.getvalue()
+        assert headline.format(plain_text(LINES[:1])) in shown
+        assert re.sub(r"\x1b\[\d+m", "", shown) == plain_text(LINES) + "\n"

@@ -17,8 +17,9 @@ TORCH = ".".join(torch.__version__.split(".")[:2])
 
 def test_no_summary_is_none_of_ours(recorded: Suite) -> None:
     recorded.write(BROKEN)
-    result = recorded.run("--graph-budget", "--no-summary", "--graph-budget-report=graphs.json")
-    result.assert_outcomes(failed=1)
+    result = recorded.run(
+        "--graph-budget", "--no-summary", "--graph-budget-report=graphs.json", failed=1
+    )
     for line in ("*= graph budget =*", "over *", "next *", "*generated*"):
         result.stdout.no_fnmatch_line(line)
 
@@ -26,9 +27,9 @@ def test_no_summary_is_none_of_ours(recorded: Suite) -> None:
 def test_without_a_summary_an_error_is_said_all_the_same(suite: Suite) -> None:
     suite.write(CLEAN)
     (suite.path / "file").touch()
-    result = suite.run("--no-summary", "--graph-budget-report=file/graphs.json")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stderr.fnmatch_lines(["graph budget: *the report was not written: *"])
+    suite.run(
+        "--no-summary", "--graph-budget-report=file/graphs.json", ret=pytest.ExitCode.TESTS_FAILED
+    ).stderr.fnmatch_lines(["graph budget: *the report was not written: *"])
 
 
 @pytest.mark.usefixtures("forks")
@@ -37,8 +38,7 @@ def test_one_line_is_one_line(suite: Suite, options: tuple[str, ...]) -> None:
     marked = "import pytest\n    @pytest.mark.max_graphs(1)\n    def test"
     broken = BROKEN.replace('print("hello")', "torch._dynamo.graph_break()")
     suite.write(broken.replace("def test", marked))
-    result = suite.run("--graph-budget", "--tb=line", *options)
-    result.assert_outcomes(failed=1)
+    result = suite.run("--graph-budget", "--tb=line", *options, failed=1)
     failures = result.outlines.index(next(x for x in result.outlines if "= FAILURES =" in x))
     reported = [line for line in result.outlines[failures + 1 :] if not line.startswith("[gw0]")]
     assert reported[0] == "test_it.py:9: graph budget: 2 dynamo graphs, the marker allows 1 (+1)"
@@ -154,7 +154,7 @@ FAILING = """
 def late(suite: Suite, *options: str) -> str:
     """What a run imports after its last test, and reads of ours from the first one on."""
     here = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    suite.pytester.runpytest_subprocess(*here, "--graph-budget-report=graphs.json", *options)
+    suite.run_apart(*here, "--graph-budget-report=graphs.json", *options)
     suite.reported()
     return suite.path.joinpath("late").read_text()
 

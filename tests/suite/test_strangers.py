@@ -54,8 +54,7 @@ FAKES = """
 @pytest.mark.usefixtures("forks")
 def test_a_finder_that_a_fixture_takes_out_by_its_place(suite: Suite) -> None:
     suite.write(FINDER)
-    result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
-    result.assert_outcomes(passed=2)
+    suite.run_apart("--graph-budget-report=graphs.json", passed=2)
     assert [test["graphs"] for test in suite.reported().values()] == [{"dynamo": 1}] * 2
 
 
@@ -151,8 +150,7 @@ READS = """
 @pytest.mark.usefixtures("xla_forks")
 def test_a_signal_handler_reads_while_the_program_does(suite: Suite) -> None:
     suite.write(READS)
-    result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", timeout=120)
-    result.assert_outcomes(passed=1)
+    suite.run_apart("--graph-budget-report=graphs.json", timeout=120, passed=1)
     (test,) = suite.reported().values()
     assert test["errors"] == []
     assert test["reads"]["xla"] == sum(line["count"] for line in test["read_list"])

@@ -20,8 +20,7 @@ def test_a_gate_that_could_not_run_ends_with_1(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    said = workspace.run("doctor")
-    assert said.code == 1
+    said = workspace.run("doctor", code=1)
     assert "PROBLEM  dynamo" in said.out
     assert "-> unset it" in said.out
     assert said.out.endswith(
@@ -30,7 +29,6 @@ def test_a_gate_that_could_not_run_ends_with_1(
 
 
 def test_where_all_is_well_it_ends_with_0(workspace: Workspace) -> None:
-    said = workspace.run("doctor")
-    assert said.code == 0
+    said = workspace.run("doctor", code=0)
     assert said.out.endswith("\nthe gate can run here\n")
     assert "ok       torch " in said.out
