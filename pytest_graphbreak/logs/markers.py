@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.tt.headers import module_name
 from pytest_graphbreak.layers.tt.log import TTLines
-from pytest_graphbreak.layers.tt.programs import module_name
 from pytest_graphbreak.text import prefixes
 
 USUAL: Final = range(5, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.tt import programs
+from pytest_graphbreak.layers.tt import headers, programs
 
 pytestmark = pytest.mark.pure
 
@@ -35,4 +35,4 @@ def test_a_header_without_its_preamble_stands_at_the_start_of_a_line(
     before: str, found: bool
 ) -> None:
     line = f"{before}MLIR Module {programs.FIRST}:\n"
-    assert programs.bare_header(line, len(before)) == (programs.FIRST if found else "")
+    assert headers.bare_header(line, len(before)) == (programs.FIRST if found else "")

@@ -1,8 +1,8 @@
 """The inductor layer: what inductor compiled or loaded, and what left the device's graph.
 
 That is an operator that inductor calls as a fallback, or a CUDA graph that it does not record.
-``sensors`` notes events by hooks, ``texts`` reads what inductor generated, ``skips`` why there is
-no CUDA graph.
+``sensors`` notes events by hooks, ``caches`` says why a graph was not loaded, ``texts`` reads what
+inductor generated, ``skips`` why there is no CUDA graph.
 
 A graph here comes from one of Dynamo, which has the place and the cause. ``explain`` makes a record
 of this layer alone, in each process by itself; ``complete`` finds the graph of Dynamo by its name,

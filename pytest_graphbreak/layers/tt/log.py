@@ -1,7 +1,8 @@
-"""Follows the TT compiler through a log, line by line: headers, END markers, errors.
+"""Follows the TT compiler through a log, line by line: headers, END markers, errors (``headers``).
 
-``TTLines`` takes the lines of the plugin's own file (``logfile``), or of any log (``logs.tt``,
-which reads the modules, too), and puts what they say into ``Programs``.
+``TTLines`` takes the lines of the plugin's own file (``logfile``), or of any log (``logs.tt``, a
+subclass that also reads the text of modules), and puts what they say into ``Programs``, which makes
+graphs of stages. In other logs lines of several processes and threads are mixed, and cut in two.
 
 Only graphs with headers are counted here. What markers without headers mean is worked out in
 ``logs.markers``, for the logs of old builds: the plugin's own file has headers.
@@ -11,81 +12,50 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import datetime, timezone
 from typing import Final
 
-from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.layers.tt.programs import Program, Programs, module_name
+from pytest_graphbreak.layers.tt.headers import (
+    BARE,
+    END,
+    FILE,
+    Copies,
+    Message,
+    bare_header,
+    is_torn,
+    logged_at,
+    module_name,
+    read_message,
+)
+from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.text import prefixes
-from pytest_graphbreak.text.prefixes import ANSI
-
-# Header lines that a log has twice.
-#
-# If standard error and ``TTXLA_LOGGER_FILE`` go to one file, each header is there twice, one after
-# the other: loguru writes to both under one lock. If one file was appended to the other, they are
-# in different places, and nothing tells them from headers of graphs that are equal.
-
-_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(", re.A)
-"""The time at which a header was logged."""
-REMEMBERED: Final = 200_000
-"""The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
-
-
-class Copies:
-    """The header lines of one log that are there twice.
-
-    ``count`` followed their equals at once and are copies. ``unsure`` came later: lines of one
-    millisecond may be equal and yet of two graphs.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.unsure = 0
-        self._seen: set[int] = set()
-        self._last = 0
-
-    def break_sequence(self) -> None:
-        """Note that something else was printed: the next line does not follow the last."""
-        self._last = 0
-
-    def is_copy(self, rank: str, line: str) -> bool:
-        """Return whether this header is a copy; False without a time stamp to compare."""
-        words = ANSI.sub("", line).rstrip()
-        stamp = _STAMP.search(words)
-        if stamp is None:
-            return False
-        key = hash((rank, words[stamp.start() :]))
-        follows, self._last = key == self._last, key
-        if follows:
-            self.count += 1
-            return True
-        self.unsure += key in self._seen
-        if len(self._seen) < REMEMBERED:
-            self._seen.add(key)
-        return False
-
 
 _ERRORS: Final = ("ERR", "FATL")
 """The levels of the plugin's errors."""
 _LOAD: Final = "Codegen load:"
 """How the plugin's line begins that says that codegen loads a saved graph."""
 _DIAGNOSTIC: Final = ": error: "
-"""What MLIR prints before the words of an error."""
+"""What MLIR prints before the words of an error: ``loc("add.1"): error: failed to legalize``."""
 
 _HINT: Final = "MLIR M"
 """What END markers and headers without a preamble have in common, for one search in a line."""
 _MARK: Final = re.compile(r"module_builder\.cc:|-{18} END OF MLIR MODULE -{18}|MLIR Module ")
+"""``FILE``, ``END`` or ``BARE``, wherever it is in a line."""
 
 
 class TTLines:
-    """The lines that the TT compiler printed, rank by rank and thread by thread."""
+    """The lines that the TT compiler printed, rank by rank and thread by thread.
+
+    ``add_line`` is called for each line of a log, ``finish`` at its end; then the counts and
+    ``programs`` are asked for. A rank is a process as its launcher names it in front of each line,
+    empty for a log of one process.
+    """
 
     def __init__(self) -> None:
         self.programs = Programs()
         self.headers = 0
         """Headers of stages, without copies."""
         self.bare = 0
-        """Those that have lost their preamble."""
+        """The headers that have lost their preamble."""
         self.ends = 0
         """END markers."""
         self.torn = 0
@@ -108,7 +78,7 @@ class TTLines:
 
     def add_line(self, line: str) -> None:
         """Take the next line of the log."""
-        if programs.FILE in line or _HINT in line:
+        if FILE in line or _HINT in line:
             self._marks(line)
         else:
             if _DIAGNOSTIC in line:
@@ -171,7 +141,7 @@ class TTLines:
         """Read a line that has a header or an END marker somewhere in it."""
         at = 0
         for mark in _MARK.finditer(line):
-            if mark[0] == programs.END:
+            if mark[0] == END:
                 self._text(line[at : mark.start()])
                 at = mark.end()
                 self._end(prefixes.rank(line[: mark.start()]))
@@ -183,12 +153,12 @@ class TTLines:
         """Read what the plugin printed at ``at``; return whether it fills the line."""
         before = line[max(0, at - prefixes.REACH) : at]
         rank, thread = prefixes.rank(before), prefixes.thread(before)
-        if mark == programs.BARE:
-            stage = "" if self._has_preambles else programs.bare_header(line, at)
+        if mark == BARE:
+            stage = "" if self._has_preambles else bare_header(line, at)
             self.bare += bool(stage)
         else:
             self._has_preambles = True
-            message = programs.read_message(line, at)
+            message = read_message(line, at)
             if message is None:
                 return False
             self.levels[message.level] += 1
@@ -202,9 +172,9 @@ class TTLines:
             self._begin(rank, thread, stage, before + line[at:], offset)
         return bool(stage)
 
-    def _message(self, message: programs.Message, rank: str, thread: str) -> None:
+    def _message(self, message: Message, rank: str, thread: str) -> None:
         """Take a line of the plugin that is no whole header."""
-        if message.stage or programs.is_torn(message.text):
+        if message.stage or is_torn(message.text):
             self.torn += 1
         elif message.level in _ERRORS:
             self._error(rank, thread, prefixes.text(message.text))
@@ -217,7 +187,7 @@ class TTLines:
             return
         self._close()
         self._diagnostic = ""
-        program = self.programs.add_stage(rank, thread, stage, offset, _time(header))
+        program = self.programs.add_stage(rank, thread, stage, offset, logged_at(header))
         if program is not None and len(program.stages) == 1:
             self._open = program
             self.on_begin(program)
@@ -261,13 +231,3 @@ class TTLines:
         if self._open is not None:
             self.on_close(self._open)
         self._open = None
-
-
-def _time(line: str) -> float | None:
-    """Return the time of a header in seconds of no time zone, or None."""
-    stamped = _STAMP.search(ANSI.sub("", line))
-    try:
-        stamp = datetime.fromisoformat(stamped[1]) if stamped else None
-    except ValueError:
-        return None
-    return stamp.replace(tzinfo=timezone.utc).timestamp() if stamp else None

@@ -1,6 +1,6 @@
 """Puts the stages that the TT compiler printed together into graphs.
 
-``log`` finds them: the forms of header lines are here, since they name the stages.
+``log`` finds them and calls ``Programs``, which makes a ``Program`` of the stages of each graph.
 
 A thread compiles one graph at a time, so a header belongs to the last graph of its thread. If
 several processes print with the same thread id and no rank, stages of two graphs overlap; then a
@@ -15,21 +15,15 @@ guess::
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
 from pytest_graphbreak.model.items import NOWHERE, Frame
-from pytest_graphbreak.text import prefixes
 
-# The stages that the TT compiler prints for one graph, in every form they have had.
-#
-# Source: tt-xla, ``ModuleBuilder::printModule`` and its callers
-# (pjrt_implementation/src/api/module_builder/module_builder.cc), and its history:
-# ``VHLO Module:`` until 2025-10-22, ``MLIR Module vhlo:`` since. One graph has had
-# 6, 7, 8 and 9 stages; nothing here counts on a number.
+# The stages that the TT compiler prints for one graph (``headers`` has their forms). One graph has
+# had 6, 7, 8 and 9 stages; nothing here counts on a number.
 
 FIRST: Final = "vhlo"
 """The stage that every compilation begins with: each such stage is one graph attempted."""
@@ -56,90 +50,6 @@ ORDER: Final = {
         )
     )
 }
-
-END: Final = "------------------ END OF MLIR MODULE ------------------"
-"""The raw text after each module, since 2025-10-13; never in TTXLA_LOGGER_FILE."""
-
-FILE: Final = "module_builder.cc:"
-"""The part of the preamble of every header, old and new, that finds them all."""
-
-BARE: Final = "MLIR Module "
-"""A header whose preamble was cut away (by ``cut``, ``sed``, a log collector)."""
-
-_ENDS = r":(?=[\s\x1b]|\Z)"
-_LINE: Final = re.compile(
-    r"module_builder\.cc:\d+ +(\w+)\| (?:\.   )*"
-    r"(?:(?:MLIR Module (?P<new>\w+)|(?P<old>VHLO|SHLO|TTIR|TTNN) Module(?P<after> after \w+)?"
-    r"(?: StableHLO pipeline)?)" + _ENDS + r")?",
-    re.A,
-)
-"""A line of the plugin from its file on: its level, and of a header the name of the stage.
-
-Headers of today and of before 2025-10-22, and a line that is no header; ``.   `` is loguru's
-indentation::
-
-    module_builder.cc:1278     1| MLIR Module ttir:
-    module_builder.cc:1278     1| SHLO Module after frontend StableHLO pipeline:
-    module_builder.cc:1278   ERR| .   Failed to run stablehlo pipeline
-"""
-_BARE_LINE: Final = re.compile(r"MLIR Module (\w+)" + _ENDS, re.A)
-"""A header of today without its preamble: ``MLIR Module ttir:``."""
-_BARE_AFTER: Final = (
-    "| ",  # docker compose: worker-1  | MLIR Module ttir:
-    ">:",  # mpirun: [1,0]<stderr>:MLIR Module ttir:
-    "]:",  # torchrun: [rank0]:MLIR Module ttir:
-    "Z ",  # a CI's time stamp: 2025-11-21T12:00:01Z MLIR Module ttir:
-    "m",  # the end of a colour
-)
-"""How the text ends that may be before such a header in its line; other text is a sentence."""
-_OLD: Final = {  # the stages by their names in headers until 2025-10-22
-    ("VHLO", ""): FIRST,
-    ("SHLO", ""): "shlo",
-    ("SHLO", " after frontend"): "shlo_frontend",
-    ("SHLO", " after compiler"): "shlo_compiler",
-    ("TTIR", ""): "ttir",
-    ("TTNN", ""): COMPLETE,
-}
-
-
-class Message(NamedTuple):
-    """A line of the plugin's logger: its level, the stage of a header or "", and its text."""
-
-    level: str
-    stage: str
-    text: str
-
-
-def read_message(line: str, at: int) -> Message | None:
-    """Return the loguru line whose file name begins at ``at``; None if it is not such a line."""
-    match = _LINE.match(line, at)
-    if match is None:
-        return None
-    level = match[1]
-    if match["new"]:
-        return Message(level, match["new"], line[match.start("new") :])
-    if match["old"]:
-        stage = _OLD.get((match["old"], match["after"] or ""), "")
-        return Message(level, stage, line[match.start("old") :])
-    return Message(level, "", line[match.end() :])
-
-
-def is_torn(message: str) -> bool:
-    """Return whether a message is a part of a header that another writer cut in two.
-
-    It is the beginning of one (``MLIR Mod``), or goes on as one does (``MLIR xyz``).
-    """
-    text = message[: len(BARE)].partition("\n")[0].rstrip("\r")
-    return text.startswith(BARE[:4]) or (len(text) > 1 and BARE.startswith(text))
-
-
-def bare_header(line: str, at: int) -> str:
-    """Return the stage of a header that has lost its preamble; empty for other such text."""
-    before = line[max(0, at - 8) : at]
-    if before and not before.endswith(_BARE_AFTER):
-        return ""
-    match = _BARE_LINE.match(line, at)
-    return match[1] if match else ""
 
 
 def follows(stage: str, last: str) -> bool:
@@ -178,28 +88,33 @@ class Origin(Struct, frozen=True):
 
 
 class Program(Struct):
-    """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
-
-    ``offset`` is the place of its first header, in bytes; ``times`` are those of its first and
-    last, in seconds, None for a header without. ``loaded``: codegen loaded a saved graph. ``ended``
-    is ``completed``, ``failed`` or ``unfinished``, empty until then. ``places`` are the lines of
-    source that most of it comes from, most first, with the number of kinds of ops of each;
-    ``module`` is the path of the nn.Module.
-    """
+    """One graph in the TT compiler. What is after ``times`` only the reader of a log fills in."""
 
     number: int
+    """From 1 in the order of the log."""
     rank: str = ""
+    """The process that printed it, as its launcher names it; empty for one process."""
     thread: str = ""
     offset: int = 0
+    """The place of its first header in the log, in bytes."""
     stages: tuple[str, ...] = ()
     name: str = ""
+    """That of its module: ``SyncTensorsGraph.12``; empty in a log of headers alone."""
     error: str = ""
+    """What the compiler said when it failed."""
     loaded: bool = False
+    """Codegen loaded a saved graph: it has no later stages."""
     ended: str = ""
-    places: tuple[tuple[Frame, int], ...] = ()
-    module: str | None = None
-    origin: Origin = Origin()
+    """``completed``, ``failed`` or ``unfinished``; empty until then."""
     times: tuple[float | None, float | None] = (None, None)
+    """The times of its first header and its last, in seconds; None for a header without."""
+
+    places: tuple[tuple[Frame, int], ...] = ()
+    """The lines of source that most of it comes from, most first, with the number of kinds of ops
+    of each."""
+    module: str | None = None
+    """The path of the nn.Module that it comes from."""
+    origin: Origin = Origin()
 
     @property
     def seconds(self) -> float | None:
@@ -229,33 +144,39 @@ class Program(Struct):
 
 
 class _Thread(Struct):
-    """The last graph of a thread, and earlier ones that later stages may still belong to."""
+    """The last graph of a thread, and earlier ones that later stages may still belong to: another
+    process may print with the same thread id."""
 
     current: Program
     waiting: list[Program] = []
 
 
 class Programs:
-    """The programs of one log, in the order of their first headers.
-
-    ``attempted`` counts all; each ends as one that is ``completed``, ``failed`` or ``unfinished``,
-    these two by their last stage, and ``shapes`` has the lists of stages. ``list`` has the first.
-    ``headless``: stages of graphs that began before the log; ``lost``: graphs whose first header
-    is missing in the middle of it. They are counted: nothing else begins with a later stage.
-    """
+    """The programs of one log, in the order of their first headers."""
 
     def __init__(self) -> None:
         self.attempted = 0
+        """All; each ends as one of these three."""
         self.completed = 0
-        self.resharding = 0
         self.failed: Counter[str] = Counter()
+        """By their last stage."""
         self.unfinished: Counter[str] = Counter()
+        """By their last stage: the log ended before they did."""
+        self.resharding = 0
+        """Those that gather a sharded tensor."""
         self.shapes: Counter[tuple[str, ...]] = Counter()
+        """By their lists of stages."""
         self.headless = 0
+        """Stages of graphs that began before the log."""
         self.lost = 0
+        """Graphs whose first header is missing in the middle of the log. They are counted: nothing
+        else begins with a later stage."""
         self.overlapped = False
+        """Stages of two graphs overlapped: which of them failed is a guess."""
         self.list: list[Program] = []
+        """The first ``KEPT`` of them."""
         self._threads: dict[tuple[str, str], _Thread] = {}
+        """By rank and thread."""
         self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
         """Each list of stages once: most graphs have the same, and are kept with it."""
 
@@ -322,6 +243,7 @@ class Programs:
         return program
 
     def _owner(self, state: _Thread, name: str) -> Program | None:
+        """Return the graph that a later stage belongs to: the last one that still lacks it."""
         if _lacks(state.current, name):
             return state.current
         for program in reversed(state.waiting):
@@ -343,15 +265,5 @@ class Programs:
 
 
 def _lacks(program: Program, name: str) -> bool:
+    """Return whether a stage can be the next one of a graph."""
     return name not in program.stages and follows(name, program.last)
-
-
-_NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
-"""The name after ``module @``, in quotes or up to what follows it."""
-
-
-def module_name(text: str) -> str:
-    """Return the name of the first named module in a text (``SyncTensorsGraph.12``)."""
-    at = text.find("module @")
-    match = _NAME.match(text, at + len("module @")) if at >= 0 else None
-    return prefixes.text(match[0]).strip('"') if match else ""

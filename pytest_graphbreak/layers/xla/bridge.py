@@ -1,8 +1,7 @@
 """The hooks around functions that Dynamo, torch_xla's bridge and autograd call.
 
-Each pair of hooks runs before and after one function; what the first returns goes to the second.
-The bridge is torch_xla/_dynamo/dynamo_bridge.py; its names are those of torch_xla 2.9 and of
-Tenstorrent's fork of it. When a function is compiled, these are called, in this order::
+The bridge (torch_xla/_dynamo/dynamo_bridge.py) has XLA compile an FX graph of Dynamo's. When a
+function is compiled, these are called, in this order (torch_xla 2.9, and Tenstorrent's fork)::
 
     OutputGraph.compile_and_call_fx_graph      Dynamo has made an FX graph, and calls its backend
       extract_compiled_graph                   the bridge takes it, and settles its inputs
@@ -15,8 +14,13 @@ and later, when the compiled function runs::
     extract_graph_helper                       only for sizes that it was not lowered for yet
     _xla_sync_multi                            inputs that are pending are computed first
 
-With dynamic shapes the bridge tries no nodes, and lowers the whole graph. ``fx`` describes what is
-seen (``FxGraph``, ``Piece``, ``Cut``), ``events`` notes what was compiled meanwhile.
+With dynamic shapes the bridge tries no nodes, and lowers the whole graph.
+
+The hooks describe what they see by classes of ``fx``: an ``FxGraph``, each ``Cut`` at a node that
+XLA cannot take, and each ``Piece`` between two cuts. A ``LoweringContext`` (``events``) says what
+the bridge is doing with them. What was compiled up to now is noted before a function and after it
+(``Recorder.note_if_compiled``): so what compiles inside gets the context of that function, and what
+compiled before it does not.
 """
 
 from __future__ import annotations
@@ -49,22 +53,25 @@ class _OfThread(threading.local):
 class Bridge:
     """The hooks, and what they know of the graphs that are alive.
 
-    ``sensors`` puts them in.
+    ``sensors`` makes one for the process and puts the hooks in: what ``before_x`` returns is the
+    first argument of ``after_x``, None where ``before_x`` failed.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._of_thread = _OfThread()
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
-        """Dynamo's graphs, by the ``ShapeEnv`` that each compilation has."""
+        """Dynamo's graphs, their ids and the names of their inputs (``naming``), by the
+        ``ShapeEnv`` that each compilation has."""
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
         """The pieces that were lowered, by graph module."""
         self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
-        """The FX graphs, by compile id, and whether it is the backward pass."""
+        """What a later graph of the same frame is compared with (``fx.change``), by compile id, and
+        whether it is the backward pass."""
         self.unbridged = Unbridged(
             recorder, describe=self._describe_compiled, is_bridged=self._is_bridged
         )
-        recorder.owner = self.unbridged.owner
+        recorder.owner = self.unbridged.owner  # asked first: a stack says more than the context
 
     def forget(self) -> None:
         """Forget graphs once no window is open: later windows do not compare with them."""
@@ -123,7 +130,10 @@ class Bridge:
         return self._compiled.get(env) if env is not None else None
 
     def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
-        """Return why Dynamo compiled this graph again; empty for the first of its frame."""
+        """Return why Dynamo compiled this graph again; empty for the first of its frame.
+
+        A source is ``0/1`` for the second graph of frame 0: it is compared with ``0/0``.
+        """
         frame, _, number = graph.source.rpartition("/")
         if not number.isdigit():
             return ""
@@ -144,9 +154,9 @@ class Bridge:
         """Return whether a graph is run by the bridge, which lowers it."""
         return self._of_thread.graph is not None or gm in self._pieces
 
-    # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
-    # compiled program calls it again when it runs for sizes that it was not lowered for: then
-    # no FX graph is being lowered. ``cache`` has the numbers of those before, the latest last.
+    # extract_graph_helper(xla_model, cache): a piece becomes one xla graph. A compiled program
+    # calls it again when it runs for sizes that it was not lowered for: then no FX graph is being
+    # lowered. ``cache`` has the sizes that it was lowered for, the latest last.
 
     def before_lower(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
         gm, cache = args[:2]
@@ -170,13 +180,14 @@ class Bridge:
         if graph is None or graph.cuts:
             return
         for event in self._recorder.events[start:]:
-            # With dynamic shapes the bridge tries no nodes: a CPU op is seen only here.
+            # With dynamic shapes the bridge tries no nodes. A node that runs on the CPU is seen
+            # only here: it needed a value, and that was compiled without a call of the bridge's.
             is_of_node = event.report is not None and not event.report.is_of_bridge
             node = xla_fx.find_op(gm, event.fallbacks) if is_of_node else None
             if node is not None:
                 graph.cuts.append(xla_fx.cpu_op(node, event.fallbacks, graph))
 
-    # UnsupportedNodesCollector.run_node(self, node): can XLA take it?
+    # UnsupportedNodesCollector.run_node(self, node): the bridge tries whether XLA can take a node.
 
     def before_node(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
         collector, node = args[:2]
@@ -220,6 +231,7 @@ class Bridge:
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or other code calls it.
 
     def before_settle(self, args: tuple[Any, ...]) -> LoweringContext | None:
+        """Return the context of a compiled program that runs; None if other code settles."""
         frame = caller()
         if frame is None or frame.f_code.co_name != native.LOWERED:
             return None
@@ -243,6 +255,7 @@ class Bridge:
     # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
 
     def before_backward(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
+        """Return the stack that called the backward pass, by which ``after_backward`` ends it."""
         self._recorder.note_if_compiled()
         self._recorder.settle_counters()  # from here on, what runs on the CPU belongs to the pass
         stack = python_stack()

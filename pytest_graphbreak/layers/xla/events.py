@@ -1,9 +1,13 @@
-"""The compilations of this process, one event each, in the order in which they happened.
+"""The compilations of this process, one ``Event`` each, in the order in which they happened.
 
-What torch_xla reports (``reports``) is read whenever a function that is watched begins or ends, so
-that what it reported in between belongs to what was going on: a piece of an FX graph being lowered,
-a node being tried, a backward pass. The metric says how many there were: what it counted and nobody
-reported becomes an event without a report. So there is always one event for each graph.
+Two sources say what torch_xla compiled: its ``CompileTime`` metric how many graphs (``meter``), its
+debug file what each was (``debug_file``, as a ``CompileReport`` of ``reports``). Both are read
+whenever a function that is watched begins or ends (``bridge``, ``unbridged``), so that what came in
+between belongs to what was going on: the ``LoweringContext``. It names the parts of an FX graph as
+``fx`` has them: the ``FxGraph``, a ``Cut`` at a node that XLA cannot take, a ``Piece`` between two.
+
+The metric decides: what it counted and nobody reported becomes an event without a report. So there
+is always one event for each graph. ``explain`` makes graphs with causes and places of the events.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from pytest_graphbreak.model.stacks import Line, line_at, outwards
 _T = TypeVar("_T")
 
 _OURS = "/".join(Path(hooks.__file__).parts[-3:])
-"""The file that calls watched functions, whose frames are left out of stacks."""
+"""The end of the path of ``hooks``, which calls watched functions: its frames are left out."""
 
 
 class LoweringContext(Struct, eq=False):
@@ -64,30 +68,32 @@ class LoweringContext(Struct, eq=False):
 
 
 class Event(Struct, eq=False):
-    """A compilation. Stacks run from the innermost frame outwards.
-
-    ``backward`` is the stack that called ``backward()``, if that was running. An event without a
-    report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
-    ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often;
-    ``resharded``: it put a sharded tensor together. ``lowering`` is the FX graph that Dynamo made
-    last, for a log: there no context is known.
-    """
+    """A compilation. Stacks run from the innermost frame outwards."""
 
     report: CompileReport | None
+    """What torch_xla said of it; None if it was only counted."""
     context: LoweringContext | None
+    """What was going on; None if nothing was that is watched, as in code of lazy tensors."""
     backward: tuple[Line, ...] = ()
+    """The stack that called ``backward()``, if that was running."""
     fallbacks: dict[str, int] = {}
+    """The aten ops that ran on the CPU at about that time, and how often."""
     stack: tuple[Line, ...] = ()
+    """Of an event without a report: the Python stack of its context."""
     resharded: bool = False
+    """It put a sharded tensor together."""
     off: str = ""
+    """Why nothing is reported, if nothing is."""
     lowering: FxGraph | None = None
+    """Of a log, where no context is known: the FX graph that Dynamo made last."""
     seconds: float | None = None
 
 
 Owner = Callable[[CompileReport, Iterable[str]], LoweringContext | None]
-"""A function that returns what a compilation belongs to by its stack; None if that is open.
+"""A function that returns what a compilation belongs to by its stack; None if that does not say it.
 
-It is called with the report, and the aten ops that ran on the CPU at about that time.
+It is called with the report, and the aten ops that ran on the CPU at about that time. It is that
+of ``unbridged``.
 """
 
 
@@ -106,7 +112,7 @@ class Recorder:
         self.events: list[Event] = []
         self.errors: list[str] = []
         self.backward: list[tuple[Line, ...]] = []
-        """The stacks that called the backward passes that are running."""
+        """The stacks that called the backward passes that are running, the innermost last."""
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``note_compiled``; each graph since the first one is an event."""
@@ -115,17 +121,17 @@ class Recorder:
 
         It is never set back: only differences have a meaning."""
         self._turn = Turn()
+        """Has one thread at a time note what was compiled; another that calls leaves it to that."""
         self._contexts: deque[LoweringContext | None] = deque()
         """What compilations belong to that are still to be noted, in the order of the calls."""
         self._queue: list[CompileReport] = []
         """Reports of compilations that the metric has not counted yet."""
-        # The CPU counters when an event was noted last.
+        # Counters of torch_xla, which the user may clear: as they were when an event was noted
+        # last, and at the last ``note_compiled``.
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
         self._counted = 0
-        """The counters of compilations at the last ``note_compiled``; the user may clear them."""
         self._hits = 0
-        """torch_xla's counter of loaded graphs at the last ``note_compiled``."""
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -161,8 +167,8 @@ class Recorder:
     def note_compiled(self, context: LoweringContext | None = None, patience: float = 0.0) -> None:
         """Note what was compiled since the last call; it belongs to ``context``.
 
-        For ``patience`` see ``Turn``. A listener is told afterwards: it may look at all windows,
-        and write a file.
+        A reader, who needs the outcome, waits ``patience`` seconds for a thread that is at it
+        (``Turn``). A listener is told afterwards: it may look at all windows, and write a file.
         """
         self._contexts.append(context)
         before = len(self.events)
@@ -175,7 +181,10 @@ class Recorder:
             self.guard(self._note_new, self._contexts.popleft())
 
     def note_if_compiled(self, context: LoweringContext | None = None) -> None:
-        """Call ``note_compiled`` if something was reported, or, without reports, was counted."""
+        """Call ``note_compiled`` if something was reported, or, without reports, was counted.
+
+        This is cheap where nothing was, so each hook calls it.
+        """
         is_reported = self.debug.has_grown()
         if is_reported or (self.debug.off and native.compile_counters() != self._counted):
             self.note_compiled(context)
@@ -210,7 +219,7 @@ class Recorder:
             return
         reports = self._queue[:new]
         del self._queue[:new]
-        if not self._queue:  # a report without a count yet is of a compilation that is under way
+        if not self._queue:  # else a compilation is under way: it is reported before it is counted
             self.debug.forget_unpaired()
         self._add_events(context, reports, unreported=new - len(reports))
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):

@@ -40,7 +40,10 @@ _THEIRS: Final = ("torch", "torch_xla", "pytest_graphbreak.layers")
 """Packages whose frames are left out of stacks."""
 
 Lookups = tuple[int | None, int | None]
-"""Two counters of torch_xla: graphs found in its cache, and graphs that were not."""
+"""Two counters of torch_xla: graphs found in its cache, and graphs that were not; None for zero.
+
+Each graph that runs is looked up, so they differ before and after a call that runs one.
+"""
 
 Stack = tuple[tuple[int, int], ...]
 """Frames from the innermost outwards: the ``id`` of the code object, and the instruction."""
@@ -54,7 +57,8 @@ class Request(NamedTuple):
 
 
 READ: Final = "item"
-"""The cause of a read; all others are of runs."""
+"""The cause of a read. Those of runs are ``sync``, ``call`` (of a compiled function) and ``access``
+(a value was read that had to be computed first)."""
 
 
 class Moment(NamedTuple):
@@ -97,12 +101,20 @@ class DeviceRuns:
         """Each place once, so that a step adds no more than a reference."""
         self._codes: dict[int, CodeType] = {}
         self._is_users: dict[int, bool | None] = {}
-        """Whether a frame of this code is the user's; None for torch's, which no stack has."""
+        """By the ``id`` of code, whose its frames are::
+
+            True     the user's: a stack ends there
+            False    a library's, which is kept in a stack
+            None     torch's or ours, which no stack has
+        """
         self._theirs: tuple[str, ...] = ()
+        """The directories of ``_THEIRS``."""
         self._places: Places | None = None
+        """What tells the user's files from libraries'; None before ``attach``."""
         self._library: Any = None
         """What holds our kernel: torch takes it out once this is collected (torch/library.py)."""
         self._watched = False
+        """Whether a window counts runs: else the kernel only passes calls on."""
         self._counter_value: Callable[[str], int | None] = lambda name: None
         """The function of torch_xla, once runs are counted: a step calls it four times."""
         self._lowering = _Lowering()
@@ -163,8 +175,10 @@ class DeviceRuns:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and len(frames) < _DEPTH:
             code = frame.f_code
+            # Code that Dynamo made calls the function that counts runs of its graphs
+            # (``hooks.count_calls``): the caller of that code is taken.
             if code is COUNTING and frame.f_back is not None:
-                frame = frame.f_back.f_back  # take the caller of the code that Dynamo made
+                frame = frame.f_back.f_back
                 continue
             try:
                 is_users = self._is_users[id(code)]
@@ -178,6 +192,7 @@ class DeviceRuns:
         return tuple(frames)
 
     def _classify(self, code: CodeType) -> bool | None:
+        """Return whose frames of this code are, and remember it."""
         self._codes[id(code)] = code  # its id stays its own
         file = code.co_filename
         theirs = file.startswith(self._theirs)

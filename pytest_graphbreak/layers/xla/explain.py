@@ -1,11 +1,23 @@
 """Explains each compilation: why it exists, where, and in words that a user would use.
 
 ``explain`` makes the graphs of a window (``observer``) from its events, ``graph`` that of a log
-(``logs.origin``) from one. An event (``events.Event``) is one compilation. It has the report of
-torch_xla, if there was one, and its ``context``: what the bridge or autograd was doing, if that was
-watched. For a log the context is read from the report (``context_of_report``). A context names the
-FX graph that was being lowered (``fx.FxGraph``); nodes that XLA cannot take (``fx.Cut``) part that
-into pieces (``fx.Piece``). Graphs that no FX graph is behind are explained by ``lazy``.
+(``logs.origin``) from one. An ``Event`` (``events``) is one compilation. It has what torch_xla said
+of it, the ``CompileReport`` (``reports``), if it said anything; and its ``LoweringContext``: what
+the bridge or autograd was doing, if that was watched. For a log the context is read from the report
+(``context_of_report``). A context names the FX graph that was being lowered (``fx.FxGraph``); nodes
+that XLA cannot take (``fx.Cut``) part that into pieces (``fx.Piece``). Graphs that no FX graph is
+behind are explained by ``lazy``.
+
+The cause of a graph, and its reason, by what compiled it::
+
+    fx         a whole FX graph
+    split      a piece of one, or what a cut needed       aten::histc runs on the CPU
+    recompile  one that was lowered before                x went from shape [4] to [8]
+    backward   a backward pass                            the backward pass of eager code
+    pending    inputs that were settled before it ran     `x` was still pending when ...
+    reshard    a sharded tensor that was put together
+    other      nothing is known of it
+    sync, access                                          see ``lazy``
 """
 
 from __future__ import annotations
@@ -44,7 +56,7 @@ _LOWERED = ("fx", "split", "recompile")
 
 
 class _Why(Struct):
-    """The parts of an explanation.
+    """The parts of an explanation, of which ``graph`` makes a graph.
 
     Two stacks lead to the place. Where ``main`` calls the compiled ``forward``, and Dynamo traced
     ``forward`` into ``block``, they are::
@@ -109,7 +121,7 @@ def graph(name: str, event: Event, places: Places) -> Graph:
 
 
 def _why(event: Event, places: Places) -> _Why:
-    """Explain a compilation, the best evidence first: what was watched, then what was reported."""
+    """Explain a compilation by the best evidence: what was watched, else what was reported."""
     frames = event.report.frames if event.report else event.stack
     # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
@@ -231,14 +243,14 @@ def _explain_lowered(
     if graph.backward and event.backward:
         frames, traced = event.backward, ()
     why = _Why("fx", "", frames, graph=graph, module=graph.module, ops=piece.ops, traced=traced)
-    if context.change:
+    if context.change:  # lowered again below Dynamo
         return replace(why, cause="recompile", reason=context.change)
     if graph.cuts:
         return _split(context, piece.cut_after(), frames, places)
     if graph.backward:
         of = f"of graph {graph.source}" if graph.source else "of a compiled function"
         return replace(why, cause="backward", reason=f"the backward pass {of}")
-    if graph.change:
+    if graph.change:  # compiled again by Dynamo
         return replace(why, cause="recompile", reason=graph.change)
     return why
 
@@ -246,6 +258,7 @@ def _explain_lowered(
 def _split(
     context: LoweringContext, cut: Cut | None, frames: Sequence[Line], places: Places
 ) -> _Why:
+    """Explain a piece, or what a node needed, by the cut that parted the graph, if it is known."""
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
         return _Why("split", OUTSIDE, frames, graph=context.graph, ops=ops)
@@ -275,6 +288,7 @@ def _because(cut: Cut, places: Places) -> str:
 
 
 def _explain_unreported(event: Event) -> _Why:
+    """Explain what torch_xla did not report, or reported without a stack."""
     if event.resharded:
         return _Why("reshard", RESHARDED)
     if event.backward:
@@ -288,6 +302,7 @@ def _backward_words(event: Event) -> str:
 
 
 def _pending(names: Iterable[str], graph: FxGraph | None, frames: Sequence[Line]) -> _Why:
+    """Explain what computed inputs that were pending: ``names``, or unnamed lazy work."""
     what = "the compiled function"
     if graph is not None and graph.source:
         of = "the backward pass of " if graph.backward else ""

@@ -1,8 +1,13 @@
-"""Reads an FX graph that torch_xla's bridge lowers: its place, its cuts, its inputs.
+"""Reads an FX graph that torch_xla lowers: its place, its cuts, its inputs.
 
-The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
-to find those that XLA cannot take. It puts the rest into partitions
-(``fused_0``, ``fused_1``, ...), and lowers each partition to one xla graph.
+torch_xla's bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once, to find
+those that XLA cannot take: a ``Cut`` at each. It puts the rest into partitions (``fused_0``,
+``fused_1``, ...), and lowers each ``Piece`` to one xla graph::
+
+    y = x * 2            Piece, nodes 0 to 1
+    h = torch.histc(y)   Cut, node 2: aten::histc runs on the CPU
+    return h + 1         Piece, nodes 3 to 4
+
 ``bridge`` and ``unbridged`` read everything here from live objects while that goes on, and keep it
 as text; ``explain`` makes reasons and places of it.
 
@@ -40,37 +45,41 @@ Stack = tuple[Line, ...]
 
 
 class Cut(Struct, eq=False):
-    """A node that XLA could not take. ``position`` is its place in the order of the graph.
-
-    ``makers`` has the stacks of the code that made what XLA could not take, the nearest first: the
-    line that somebody wrote belongs to the reason.
-    """
+    """A node that XLA could not take."""
 
     position: int
+    """Its place in the order of the graph."""
     reason: str
     stack: Stack = ()
     module: str | None = None
+    """The path of the nn.Module that it is in: ``blocks.0.linear``."""
     makers: tuple[Stack, ...] = ()
+    """The stacks of the code that made what XLA could not take, the nearest first: the line that
+    somebody wrote belongs to the reason."""
 
 
 _position = attrgetter("position")
 
 
 class FxGraph(Struct, eq=False):
-    """An FX graph that reached the bridge. ``change`` says why it was compiled again.
-
-    ``where`` is the place of Dynamo's graph if the lines of the nodes are not known.
-    """
+    """An FX graph that reached the bridge."""
 
     source: str = ""
+    """The compile id of the graph of Dynamo's that it was made from, ``0/1``; empty if unknown."""
     stack: Stack = ()
+    """The stack of its first node."""
     where: Frame = NOWHERE
+    """The place of Dynamo's graph, in a log, where the lines of the nodes are not known."""
     module: str | None = None
+    """The path of the nn.Module that all of its nodes are in."""
     backward: bool = False
     change: str = ""
+    """Why it was compiled again; empty for the first of its frame."""
     pending: tuple[str, ...] = ()
+    """The names of inputs that waited to be computed when it was called."""
     cuts: list[Cut] = []
     positions: dict[str, int] = {}
+    """The places of its nodes in their order, by their names."""
     inputs: dict[str, str] = {}
     """The names of its inputs in the user's code, in their order, by the names of their nodes."""
     inputs_settled: bool = False
@@ -100,9 +109,11 @@ class Piece(Struct, eq=False):
     """
 
     fx: FxGraph
+    """The graph that it is a piece of."""
     first: int = 0
     last: int = 0
     ops: int | None = None
+    """How many of its nodes are calls; None in a log."""
     inputs: tuple[PieceInput, ...] = ()
 
     def cut_after(self) -> Cut | None:
@@ -119,7 +130,10 @@ class Piece(Struct, eq=False):
 
 
 def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph:
-    """Return what can be said of a graph before the bridge lowers it."""
+    """Return what can be said of a graph module before the bridge lowers it.
+
+    ``compiled`` is the graph of Dynamo's that it was made from, by which its inputs have names.
+    """
     nodes = list(gm.graph.nodes)
     names = input_names(nodes, compiled)
     calls = [node for node in nodes if node.op.startswith("call_")]
@@ -191,7 +205,9 @@ def describe_piece(gm: Any, fx: FxGraph) -> Piece:
 def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -> Cut | None:
     """Return why the bridge leaves a node out; None for one that uses no device tensor.
 
-    ``ops`` are the aten ops that ran on the CPU in it. The first of these reasons that holds::
+    ``interpreter`` is the bridge's, which has run the nodes before this one and has their results
+    in ``env``. ``ops`` are the aten ops that ran on the CPU in the node. The first of these reasons
+    that holds::
 
         aten::histc runs on the CPU                there were such ops
         CPU tensor of shape [3] from `mask`        an operand is on the host
@@ -236,6 +252,7 @@ def cut_at(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
 
 
 def runs_on_cpu(ops: Iterable[str]) -> str:
+    """Return ``aten::histc runs on the CPU``."""
     names = sorted(ops)
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} on the CPU"
 
@@ -329,7 +346,11 @@ def change(before: Signature | None, now: Signature) -> str:
 
 
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:
-    """Return why a graph with dynamic shapes was lowered again, from its Python numbers."""
+    """Return why a graph with dynamic shapes was lowered again, from its Python numbers.
+
+    ``args`` are the arguments now; ``before`` are the numbers among those of the last time, None if
+    they are not known.
+    """
     names = [argument.name for argument in piece.inputs]
     after = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]
     if before is None or len(before) != len(after):
@@ -343,4 +364,5 @@ def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None)
 
 
 def _number(value: Any) -> bool:
+    """Return whether a value is a Python number, as sizes are."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,9 +1,12 @@
 """Isolates a test from the others on the xla layer.
 
-An earlier test would change the count of the next one in two ways. What it left pending is computed
-by the next sync, in one graph with what that test asked for: so before a test, ``flush`` computes
-it, and ``settle`` waits for the devices. And what it compiled is in torch_xla's cache, where the
-next test would find it: so each test has a key of its own there (``CacheKeys``).
+An earlier test would change the count of the next one in two ways, so two things are done before a
+test:
+
+- What an earlier one left pending would be computed by the next sync, in one graph with what that
+  test asked for. So ``flush`` computes it, and ``settle`` waits for the devices.
+- What an earlier one compiled is in torch_xla's cache, where the next test would find it. So each
+  test has a key of its own there (``CacheKeys``).
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ AT_WORK: Final = (
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
 """The causes of graphs that compute what was asked for and nothing else.
 
-A ``sync`` computes all that is pending, including what an earlier test has left.
+The others, such as ``sync``, compute all that is pending, including what an earlier test has left.
 """
 
 
@@ -50,11 +53,13 @@ class Isolation:
         self._errors: list[str] = []
         """What makes the counts of the test unsure in any case."""
         self._not_isolated: list[str] = []
-        """What makes only a graph unsure that computes all that is pending."""
+        """What is no error if the test computes nothing but what it asked for (``doubts``)."""
         self._test = test
         self._reasons = reasons
+        """Whether graphs are explained, for the sensors that watch what is flushed."""
         self._sensors = sensors
         self._cache_key: str | None = None
+        """The key in torch_xla's cache; None if the cache is as it was."""
         if native.is_loaded() and self._settle():
             self._push()
 
@@ -65,30 +70,35 @@ class Isolation:
         What that fixture leaves pending is computed and charged to nobody, unless the test had left
         something pending before it.
         """
-        pending, key = False, self._cache_key
+        has_pending, key = False, self._cache_key
         if native.is_loaded():
             self._settle(flushes=False)
             # If it cannot be told, something is: a tensor that cannot be computed is pending, too.
-            pending = or_else(1, native.pending_count) > 0
+            has_pending = or_else(1, native.pending_count) > 0
             if key is not None:
                 _cache_keys.pop(key)
         try:
             yield
         finally:
             if native.is_loaded():
-                self._settle(flushes=not pending)
+                self._settle(flushes=not has_pending)
                 if key is not None:
                     _cache_keys.resume(key)
                 else:  # torch_xla was not loaded before, or the device was at work
                     self._push()
 
     def end(self) -> None:
+        """Give the cache back to the test around, or to the user's code."""
         if self._cache_key is not None:
             _cache_keys.pop(self._cache_key)
             self._cache_key = None
 
     def doubts(self, graphs: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
-        """Return the errors and the notes for a test that made so many graphs, and those listed."""
+        """Return errors and notes for a test of so many graphs, of which some were explained.
+
+        What an earlier test left pending changes only a graph that computes all that is pending: if
+        each graph has a cause of ``_OWN``, it is no error.
+        """
         left = _notes_on_pending()
         if sum(graph.cause in _OWN for graph in explained) < graphs:
             return [*self._errors, *self._not_isolated], left

@@ -26,6 +26,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.stacks import Line
 
 CAUSES: Final = ("sync", "access")
+"""The causes of lazy graphs that a line of the user's asks for."""
 
 READERS: Final = [
     (re.compile(pattern), text)
@@ -50,12 +51,14 @@ _STATED: Final = (
     ("profiler", "sync", "the end of a profiler step"),
     ("user torch_xla.sync", "sync", "explicit sync"),
 )
-"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
+"""A part of what torch_xla states as the cause (torch_xla/csrc/debug_util.cpp), and the cause and
+reason that it means.
 
-They are used if the frames do not say: they also call some things a value read that are none.
+Frames are asked first: torch_xla also calls some things a value read that are none.
 """
 
 CauseAndReason = tuple[str, str]
+"""A cause of the xla layer, and its reason: ``"access", "value read by .item()"``."""
 
 
 def is_sync(report: CompileReport) -> bool:
@@ -65,6 +68,7 @@ def is_sync(report: CompileReport) -> bool:
 
 
 def explain_sync(report: CompileReport, callers: Sequence[Line], places: Places) -> CauseAndReason:
+    """Explain what a sync compiled, by the function of torch_xla that called it."""
     # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
     if report.has_call_of("_clear_pending_ops_before_compile"):
         return "pending", f"work was still pending before {_step_or_compile(callers, places)}"
@@ -94,7 +98,18 @@ def explain_unsynced(
 
 
 def _how_read(frames: Sequence[Line], fallbacks: Collection[str], places: Places) -> str:
-    """Return how a value was read, from the source text around."""
+    """Return how a value was read, from the source text around: the first of these that is there.
+
+    ::
+
+        aten::qr runs on the CPU             a line calls an op that ran there
+        value read by .item()                a line that somebody wrote reads a value (``READERS``)
+        value printed or formatted           the user's line made text of a tensor
+        value read in allclose()             the user's line called a function that did
+        value read                           nothing is known
+
+    The frames are those from the read up to the user's line, ``depth`` of them below that line.
+    """
     depth = next(
         (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
     )
@@ -102,7 +117,7 @@ def _how_read(frames: Sequence[Line], fallbacks: Collection[str], places: Places
     for op in fallbacks:
         if any(_mentions(text, op) for text in texts):
             return runs_on_cpu([op])
-    # This line is the user's; the read itself may be in test infrastructure below it.
+    # ``is_written``: also test infrastructure of the project, which is below the user's line.
     for frame, code in zip(frames, texts, strict=False):
         for pattern, text in READERS if places.is_written(frame.file) else ():
             if match := pattern.search(code):
@@ -125,9 +140,9 @@ def _mentions(text: str, op: str) -> bool:
 
 
 def find_repeats(graphs: Sequence[Graph]) -> tuple[list[Graph], set[int]]:
-    """Return the graphs of a window with those as recompiles that one lazy line compiled again.
+    """Return the graphs of a window, and the positions of those that one lazy line compiled again.
 
-    The second value has the positions of these.
+    Their cause is now ``recompile``.
     """
     explained = [*graphs]
     repeats: set[int] = set()

@@ -56,7 +56,10 @@ class Meter:
         return after.graphs + self._cleared - self._excluded
 
     def latest(self, number: int) -> list[float | None]:
-        """Return the seconds of the latest compilations at the last count; None if unknown."""
+        """Return the seconds of the latest compilations at the last count; None if unknown.
+
+        ``number`` of them, at least one.
+        """
         sampled = [took / 1e9 for _, took in self._seen.samples[-number:]]
         return [*[None] * (number - len(sampled)), *sampled]
 

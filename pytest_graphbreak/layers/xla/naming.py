@@ -1,7 +1,9 @@
 """Names of the parts of an FX graph in the user's code: inputs, modules, ops.
 
 ``fx`` asks for them while a graph is lowered, by its nodes (``torch.fx.Node``): what Dynamo and
-AOTAutograd wrote into their ``meta`` says where they come from.
+AOTAutograd wrote into their ``meta`` says where they come from. ``bridge`` notes each graph that
+Dynamo made as a ``Compiled``: the graph that is lowered is made from that, and only that has the
+user's names of all inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
     # An export lifts the module's parameters, and puts them before the user's inputs. With five
-    # inputs and two names the first three are lifted, and 3 and 4 are the user's 0 and 1.
+    # inputs and two names the first three are lifted, and 3 and 4 are the user's 0 and 1; a number
+    # below 0 is nobody's.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(user_names))
     return tuple(
         _input_name(node, position, user_names, number - lifted, backward=backward, paths=paths)
@@ -162,7 +165,8 @@ def _path(source: str) -> str:
 
 
 def common_module(nodes: Iterable[Any]) -> str | None:
-    """Return the path of the module that all these nodes are in."""
+    """Return the path of the module that all these nodes are in: ``blocks`` for ``blocks.0`` and
+    ``blocks.1``."""
     paths = [(module_path(node) or "").split(".") for node in nodes]
     return ".".join(os.path.commonprefix(paths)) or None  # noqa: RUF071 - of items, not of letters
 

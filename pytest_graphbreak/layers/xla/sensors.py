@@ -1,10 +1,13 @@
 """The sensors that are put into torch and torch_xla while a window is open.
 
-``SENSORS`` are the functions that are watched, ``_hooks`` what is called around each (methods of
-``bridge``, ``unbridged`` and ``executions``). Windows and the isolation of tests call ``acquire``
-and ``release``. Sensors are global to the process: they go in with the first open window and come
-out with the last.
-A name that is missing becomes an error of the observation, never a graph that nobody sees.
+``SENSORS`` are the functions that are watched, ``_hooks`` what is called before and after each:
+methods of ``bridge`` (FX graphs that torch_xla's bridge lowers), ``unbridged`` (FX graphs that a
+backend runs itself) and ``executions`` (lines that run graphs). They hand what they see to the
+``Recorder`` (``events``), which windows read.
+
+Sensors are global to the process: they go in with the first open window and come out with the last.
+Windows and the isolation of tests call ``acquire`` and ``release``. A name that is missing becomes
+an error of the observation, never a graph that nobody sees.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
 
 
 def _both(outer: tuple[Before, After], inner: tuple[Before, After]) -> tuple[Before, After]:
-    """Return what is done before and after a function that has two pairs of hooks."""
+    """Return the hooks of a function that has two pairs, the second inside of the first."""
 
     def before(args: tuple[Any, ...]) -> tuple[Any, Any]:
         return outer[0](args), inner[0](args)
@@ -119,11 +122,12 @@ class XlaSensors:
         self._windows = 0
         """The windows that are open; with the last one everything is put back."""
         self._reasons = 0
-        """Those of them that explain graphs: torch_xla reports compilations as long as one does."""
+        """How many of them explain graphs: torch_xla reports compilations as long as one does."""
         self._run_places: Places | None = None
         """What names the user's frames, if a window counts runs."""
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
+        """What was put in for each sensor; None where nothing could be or had to be."""
 
     def acquire(self, reasons: bool, run_places: Places | None = None) -> None:
         """Count one more open window. Faults are kept in the recorder's ``errors``.
@@ -198,7 +202,7 @@ class XlaSensors:
 def _has_run(sensor: Sensor) -> bool:
     """Return whether a module is loaded, and has come to the function or to its end.
 
-    One that another thread begins to import is listed, too.
+    ``sys.modules`` also lists a module that another thread has begun to import.
     """
     module = loaded(sensor.module)
     first = sensor.chain.partition(".")[0]
