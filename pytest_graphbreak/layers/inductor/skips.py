@@ -20,7 +20,7 @@ from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
 PREFIX: Final = "no CUDA graph: "
-"""How each of the texts begins that ``skip_words`` returns."""
+"""How each text of ``skip_words`` begins; ``observer`` finds it by that in a graph's reason."""
 
 WORDS: Final = (
     # skipping cudagraphs due to multiple devices:
@@ -61,11 +61,14 @@ WORDS: Final = (
 )
 """What torch says, as a pattern, and what we say; the first that is found counts."""
 _VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
-"""Numbers, and all that is in brackets: they may differ in the next run."""
+"""Numbers, and all that is in brackets, which may differ in the next run: ``(arg1_1)``, ``128``."""
 
 
 def skip_words(reason: str) -> str:
-    """Return why there is no CUDA graph and what to do, without values that change by run."""
+    """Return why there is no CUDA graph and what to do, without values that change by run.
+
+    A reason that no pattern knows is said in torch's words.
+    """
     text = reason.partition("Found from")[0].strip()
     for pattern, advice in WORDS:
         if re.search(pattern, text, re.I):

@@ -36,7 +36,9 @@ class Fallback(Struct, frozen=True):
         return f"{self.operator} has no kernel of inductor here: it runs as in eager torch"
 
 
-# A call in ``code``: a method of ``torch.ops``, or of its name there, ``aten.index_put_(...)``.
+# A call in ``code``, of which the operator is taken: ``aten.histc``, ``aten.index_put_``.
+#     buf1 = torch.ops.aten.histc.default(primals_1, 4)
+#     aten.index_put_(buf0, [buf4], buf5, True)
 _CALL: Final = re.compile(
     r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))"
     # The seeds of inductor's own random numbers; attention and the backward pass of a convolution,
@@ -45,7 +47,9 @@ _CALL: Final = re.compile(
     r"(?!aten\._(?:scaled_dot_product|flash|efficient)_\w*attention)"
     r"(?!(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
 )
-# The operator of a node in ``operations``, plain or inside of ``with_effects(token, ...)``.
+# The operator of a node in ``operations``, plain or with a token of its effects:
+#     histc: "f32[4][1]cpu" = torch.ops.aten.histc.default(primals_1, 4)
+#     with_effects = torch.ops.higher_order.with_effects(token, torch.ops.aten.sort.default, ...
 _NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_order)\w+\.\w+)")
 
 
@@ -66,20 +70,22 @@ def fallbacks(code: str, operations: str) -> tuple[Fallback, ...]:
     return tuple(Fallback(name, lines[name].popleft() if lines[name] else None) for name in names)
 
 
-# A part of a function that was compiled ahead of time is lowered by itself.
+# An engine may lower a function that was compiled ahead of time in parts, each by itself (vLLM).
 
 
 class Part(Struct, frozen=True):
-    """The first input of a part (``f32[8, 64]``; ``f32[s72, 64], any s72``), and the line that
-    reads it first. They are empty and None where torch does not say it."""
+    """What tells a part of a function from the others."""
 
     sizes: str = ""
+    """Its first input: ``f32[8, 64]``, or ``f32[s72, 64], any s72``; empty if not known."""
     line: Line | None = None
+    """The line that reads that input first; None if not known."""
 
 
 # ``def forward(self, arg0_1: "f32[s72, 64][64, 1]cpu", ...``: name, type with sizes, and sizes.
 _FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
 _SYMBOL: Final = re.compile(r"\b[a-z]+\d+")
+"""A size that is not fixed: ``s72``, ``u0``."""
 _WORD: Final = re.compile(r"\w+")
 
 

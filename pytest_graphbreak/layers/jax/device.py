@@ -1,7 +1,9 @@
 """The device that the jax layer counts for; what is compiled for others is the host's.
 
-It is the device that ``graph_budget_jax_device`` names, as ``tt`` or ``cpu:1``; without it TT if
-JAX has such a device, else the platform that JAX takes by itself.
+It is the device that ``graph_budget_jax_device`` names, as ``tt`` or ``cpu:1``: the gate passes it
+on by a variable of the environment (``name_device``), which child processes inherit. Without a name
+it is TT if JAX has such a device, else the platform that JAX takes by itself. ``sensors`` and
+``explain`` ask ``is_on_device`` for each program.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class JaxTarget(Struct, frozen=True):
 
     platform: str
     number: int | None = None
+    """The id of the device; None for all of the platform."""
 
     def holds(self, program: Executable) -> bool:
         """Return whether a program runs there; one on several devices runs on each of them."""

@@ -36,18 +36,22 @@ class ModuleContents(NamedTuple):
 
 
 class Executable(Struct, eq=False):
-    """An XLA executable that JAX made. It is filled in step by step while JAX makes it."""
+    """An XLA executable that JAX made.
+
+    ``sensors`` fills it in step by step while JAX makes it: what has its default was not reached.
+    """
 
     name: str
+    """The name of the function or operation: ``wave``, ``sin``."""
     platform: str = ""
     devices: tuple[int, ...] = ()
-    """The ids of those that it runs on, of that platform."""
+    """The ids of the devices that it runs on, of that platform."""
     cause: str = "other"
-    """One of the layer's."""
+    """A cause of the jax layer: ``jit``, ``retrace``, ``eager``."""
     reason: str = ""
     """Why there is one, if there is more to say than the cause."""
     default_platform: str = ""
-    """The one that JAX chooses itself."""
+    """The platform that JAX takes by itself."""
     stack: tuple[Line, ...] = ()
     """From the outermost frame inwards, without JAX's frames at its end."""
     loaded: bool = False
@@ -71,6 +75,7 @@ _FUNCTIONS: Final = {
 }
 """The functions of JAX that put a call of Python into a program, by their primitive."""
 _PRIMITIVE: Final = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\b")
+"""A primitive in the location of an operation: ``loc("jit(step)/pure_callback"(...``."""
 _FRAME: Final = re.compile(r'"([^"\n]{1,500})"\("([^"\n]{1,4096})":(\d{1,9}):')
 """A frame in the location of an operation: ``"forward"("/home/me/model.py":12:4``."""
 _LONGEST: Final = 100_000
@@ -97,6 +102,7 @@ def _read_module(module: Any) -> ModuleContents:
 
 
 def _operations(operation: Any) -> Iterator[Any]:
+    """Yield all operations inside of one, also those of loops and branches."""
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -118,7 +124,10 @@ def _calls_python(operation: Any) -> bool:
 def callback(location: str) -> HostCallback:
     """Return the function that calls Python, from the location of its operation.
 
-    JAX prints its primitive there, and the user's frames from the innermost outwards.
+    JAX prints its primitive there, and the user's frames from the innermost outwards::
+
+        loc("jit(step)/pure_callback"(callsite("helper"("/me/a.py":24:11 to :77)
+            at callsite("step"("/me/a.py":27:8 to :21) ...
     """
     location = location[:_LONGEST]
     primitive = _PRIMITIVE.search(location)

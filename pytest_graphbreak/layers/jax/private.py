@@ -1,5 +1,9 @@
 """All private names of jax that are used, and what each one is for.
 
+Three kinds: ``NAMES`` are looked up when the sensors go in, and what is missing is an error of each
+window; the caches that ``traces`` looks into, without which it clears all; and functions of which
+only the variables on the stack are read (``check_frames``).
+
 jax is never imported from here: it is loaded once the user's code has imported it.
 """
 
@@ -17,15 +21,15 @@ from pytest_graphbreak.layers.private_names import MissingName, locate
 
 
 class JaxName(NamedTuple):
-    """A private name of jax: ``chain`` inside of ``module``, with its purpose.
-
-    ``parameters`` are those that a function has to begin with.
-    """
+    """A private name of jax."""
 
     module: str
     chain: str
+    """The name in the module, with dots if it is of a class."""
     purpose: str
+    """What it is used for, said where it is missing."""
     parameters: tuple[str, ...] = ()
+    """The names that the parameters of a function have to begin with."""
 
     @property
     def path(self) -> str:
@@ -67,7 +71,8 @@ LOWERED: Final = JaxName("jax._src.interpreters.pxla", "MeshComputation", _KEEPS
 PRIMITIVES: Final = JaxName("jax._src.dispatch", "xla_primitive_callable", _KEEPS)
 CACHES: Final = JaxName("jax._src.util", "_caches", _KEEPS)
 
-# Only their variables are read: ``check_frames`` says what is missing.
+# Of these only the variables are read, on the stack (``calls``): ``check_frames`` says what is
+# missing.
 MISS: Final = JaxName(
     "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"
 )
@@ -153,7 +158,11 @@ def settings() -> tuple[tuple[str, Any], ...]:
 
 
 def _setting_names(number: int) -> tuple[str, ...]:
-    """Return their names: jax 0.10 and later list them, for earlier ones the code does."""
+    """Return the names of so many settings, in the order of ``trace_context()``.
+
+    jax 0.10 and later list them. The code of earlier ones is a tuple of ``enable_x64.value`` and so
+    on, and has the names in that order. Where neither is so, they are ``number 0``, ``number 1``.
+    """
     config = sys.modules[CONTEXT.module]
     try:
         names = tuple(map(str, config.trace_context_names()))
@@ -166,10 +175,11 @@ def _setting_names(number: int) -> tuple[str, ...]:
 
 
 def _as_typed(name: str) -> str:
-    """Return a name as a user types it, if it is one of ``jax.config``."""
+    """Return a name as a user types it, if it is one of ``jax.config``: ``jax_enable_x64``."""
     config = sys.modules[CONTEXT.module].config
     return f"jax_{name}" if hasattr(config, f"jax_{name}") else name
 
 
 def _variables(code: CodeType) -> tuple[str, ...]:
+    """Return the names in ``f_locals`` of a frame of this code."""
     return (*code.co_varnames, *code.co_cellvars, *code.co_freevars)

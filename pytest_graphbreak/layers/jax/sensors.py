@@ -8,8 +8,11 @@ What JAX calls for a program that it does not have, in this order, and who handl
     record_event_duration_secs        _note_duration    JAX's own count of programs
     _is_under_reraiser                _note_exception   an exception leaves a function of JAX
 
-A program that JAX counted and the first hook did not see is reported as an error. What is noted
-here ``explain`` reads.
+A program that JAX counted and the first hook did not see is reported as an error. Each hook appends
+an event to a list, which ``explain`` reads for each window: an ``Executable`` (``executables``) for
+a program, an ``Interrupted`` (``interruptions``) for code that was not compiled. Why there is a
+program is found at once, from the ``JaxCall`` that JAX's frames show (``calls``) and the ledger of
+all programs before (``programs``): when the window is read, both are gone.
 
 Sources: jax/_src/compiler.py, dispatch.py, traceback_util.py, interpreters/pxla.py of jax 0.10; the
 names are in ``private``.
@@ -50,14 +53,16 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.is_xla_asked: list[bool] = []
-        """For each program that is being compiled, the innermost last: False until JAX has XLA
-        compile it, as it does not where its persistent cache has the program."""
+        """For each program that is being compiled, the innermost last, whether JAX has asked XLA
+        yet. It does not where its persistent cache has the program."""
         self.is_reading = False
-        """We read what is compiled, which may have the user's code compile."""
+        """Whether we are reading what is compiled: that may call a comparison of the user's, which
+        may compile, too."""
         self.is_aot = False
-        """The innermost program is compiled ahead of its calls."""
+        """Whether the innermost program is compiled ahead of its calls."""
         self.unreported = 0
-        """How many ended that JAX has not reported yet."""
+        """How many programs have gone through ``_around_compile`` and are not in JAX's own count
+        yet: it reports each one after that."""
         self.last_raised: weakref.ref[BaseException] | None = None
         """The exception that was noted last."""
 
@@ -73,8 +78,10 @@ class JaxSensors:
         self.events: list[Event] = []
         self.errors: list[str] = []
         self.ledger = FunctionLedger()
+        """What was compiled so far, by function: why it is compiled again."""
         self.kept = KeptExecutables()
         self.traces = KeptTraces()
+        """With ``kept``, what stays between isolated tests; ``observer`` clears it."""
         self.attached = False
         self._lock = SensorLock()
         self._local = _Local()
@@ -82,7 +89,8 @@ class JaxSensors:
         self._patches: list[Patch] = []
         self._imports = ImportWatch(["jax"], self._attach)
         self._event = ""
-        """The name under which JAX counts what it compiled (``private.EVENT``)."""
+        """The name under which JAX counts what it compiled (``private.EVENT``):
+        ``/jax/core/compile/backend_compile_duration``."""
 
     def acquire(self) -> None:
         """Open a window. JAX is not imported by this, but waited for if need be."""
@@ -106,6 +114,7 @@ class JaxSensors:
                 self._detach()
 
     def _attach(self) -> None:
+        """Put the hooks in. A name that is missing is an error of each window, as is a hook."""
         with self._lock:
             if self.attached or not self._windows:
                 return
@@ -154,12 +163,13 @@ class JaxSensors:
     def sensor_failed(self, what: str, fault: BaseException) -> None:
         self.events.append(SensorFault(f"jax: the sensor for {what} failed: {error_words(fault)}"))
 
-    # Code that is not compiled: seen as an exception that leaves a call of jit.
+    # Code that is not compiled: it is seen as an exception that leaves a call of jit.
 
     def _note_exception(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle that JAX prepares an exception which leaves one of its functions."""
+        """Handle ``_is_under_reraiser(e)``, for an exception that leaves a function of JAX."""
         error, frame, noted = args[0], caller(), self._local.last_raised
-        is_noted = noted is not None and noted() is error  # it passes the edge of each outer call
+        # In nested calls of jit it leaves one after the other.
+        is_noted = noted is not None and noted() is error
         if is_noted or not interruptions.is_jit_boundary(frame):
             return
         if why := interruptions.stop_reason(error):
@@ -170,9 +180,10 @@ class JaxSensors:
     # One program for each call of compile_or_get_cached.
 
     def _around_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``compile_or_get_cached(backend, computation, devices, ...)``."""
         __tracebackhide__ = True
         local, listener = self._local, NOTIFIER.listener
-        if local.is_reading:  # a comparison of the user's that we caused
+        if local.is_reading:  # a comparison that we caused: it is no graph of the user's
             local.unreported += 1
             return original(*args, **kwargs)
         program = self._begin_program(args, kwargs)
@@ -194,7 +205,7 @@ class JaxSensors:
                 )
             raise
         finally:
-            del local.is_xla_asked[depth:]
+            del local.is_xla_asked[depth:]  # to this depth: an inner one may not have ended
             local.unreported += 1
             listener.on_end()
 
@@ -210,6 +221,7 @@ class JaxSensors:
         return program
 
     def _around_backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``backend_compile_and_load(...)``: XLA compiles, or has compiled the same."""
         __tracebackhide__ = True
         if self._local.is_xla_asked:
             self._local.is_xla_asked[-1] = True
@@ -218,7 +230,7 @@ class JaxSensors:
         return self.kept.executable(original, args, kwargs)
 
     def _note_duration(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle a duration that JAX reports to its listeners."""
+        """Handle ``record_event_duration_secs(event, duration, ...)``, of all kinds of events."""
         if args and args[0] == self._event:
             if self._local.unreported:
                 self._local.unreported -= 1
@@ -228,29 +240,42 @@ class JaxSensors:
     def _read_program(
         self, program: Executable, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Read what is compiled, and first where: what decides whether it counts."""
+        """Fill in what is known of a program, and first where it runs: that decides whether it
+        counts. What follows may fail, and then only words are missing."""
         values = dict(zip(private.COMPILE.parameters, args, strict=False)) | kwargs
         backend, module = values["backend"], values["computation"]
         devices = sorted(int(device.id) for device in values["devices"].flatten())
         platform = program.platform = str(backend.platform)
         program.devices = tuple(devices)
-        # It is open: something is compiled for it.
+        # The backend is open already, since something is compiled for it: this opens none.
         program.default_platform = str(private.value(private.BRIDGE)().platform)
         program.contents = read_module(module)
-        asked = find_call(caller())
-        program.stack = asked.stack
-        asked.key = replace(
-            asked.key,
+        call = find_call(caller())
+        program.stack = call.stack
+        call.key = replace(
+            call.key,
             devices=tuple(f"{platform}:{number}" for number in devices),
             settings=private.settings(),
         )
-        program.name = or_else("", _name, asked, module)
+        program.name = or_else("", _name, call, module)
         program.cause, program.reason = or_else(
-            ("jit", ""), self._cause, program.name, asked, is_on_device(program)
+            ("jit", ""), self._cause, program.name, call, is_on_device(program)
         )
-        program.defined = or_else(None, lambda: asked.defined)
+        program.defined = or_else(None, lambda: call.defined)
 
     def _cause(self, name: str, call: JaxCall, on_device: bool) -> tuple[str, str]:
+        """Return the cause of a program and its reason, and enter it in the ledger.
+
+        ::
+
+            aot         f.lower(x).compile()
+            transfer    jax.device_put(x, device)
+            eager       jnp.sin(x), outside of jit
+            other       no call is known
+            retrace     a call of jit, of a function that was compiled before; the reason says why
+            backward    a backward pass for the first time
+            jit         any other call of jit
+        """
         if call.aot:
             return "aot", ""
         if call.moves:
