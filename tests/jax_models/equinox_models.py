@@ -35,25 +35,6 @@ class Convolutional(eqx.Module):
         return self.scale * self.layers[-1](x.reshape(-1))
 
 
-class Recurrent(eqx.Module):
-    """A GRU over what is heard, by `lax.scan`."""
-
-    cell: eqx.nn.GRUCell
-    head: eqx.nn.Linear
-
-    def __init__(self, key: Array) -> None:
-        first, last = jax.random.split(key)
-        self.cell = eqx.nn.GRUCell(4, 16, key=first)
-        self.head = eqx.nn.Linear(16, 3, key=last)
-
-    def __call__(self, state: Array, heard: Array) -> tuple[Array, Array]:
-        def one(state: Array, x: Array) -> tuple[Array, None]:
-            return self.cell(x, state), None
-
-        state, _ = jax.lax.scan(one, state, heard)
-        return state, self.head(state)
-
-
 def built(kind: type[Any], seed: int = 0) -> Any:
     """A model, its weights drawn in one program."""
     return eqx.filter_jit(lambda seed: kind(jax.random.key(seed)))(np.uint32(seed))
@@ -67,14 +48,3 @@ def look() -> list[Array]:
     for batch in batches(digits(24, 1, 8, 8), 8):
         scores.append(apply(model, batch))
     return scores
-
-
-def hear() -> Array:
-    """A stream in parts of one length; the state goes from part to part."""
-    model = built(Recurrent)
-    step = eqx.filter_jit(lambda model, state, part: model(state, part))
-    state = np.zeros(16, np.float32)
-    scores = None
-    for part in batches(digits(32, 4), 8):
-        state, scores = step(model, state, part)
-    return np.asarray(scores)

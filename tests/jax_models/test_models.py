@@ -18,9 +18,7 @@ from tests.jax_models import equinox_models, linen_models, nnx_models  # noqa: E
 MODELS: dict[str, Callable[[], Any]] = {
     "linen-classifier": linen_models.classify,
     "nnx-mlp": nnx_models.evaluate,
-    "nnx-encoder": nnx_models.encode,
     "equinox-convolutional": equinox_models.look,
-    "equinox-gru": equinox_models.hear,
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 jax = pytest.importorskip("jax")
@@ -34,18 +32,3 @@ def test_reduce_sum(shape: tuple[int, ...]) -> None:
 
 def test_softmax() -> None:
     run_op(lambda x: jax.nn.softmax(x, axis=-1), (8, 32))
-
-
-def test_dot_general() -> None:
-    run_op(
-        lambda x, y: jax.lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))), (2, 8, 4), (2, 4, 8)
-    )
-
-
-def test_convolution() -> None:
-    def op(x: Any, weight: Any) -> Any:
-        return jax.lax.conv_general_dilated(
-            x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-
-    run_op(op, (1, 8, 8, 3), (3, 3, 3, 4))

@@ -33,11 +33,10 @@ _ADDRESS: Final = re.compile(r"0x[0-9a-f]+")
 """The address in ``Unsupported call_function target <function f at 0x7f3a5c>``."""
 
 
-class _OfThread(threading.local):
-    """What this thread has been told since its last graph was ready."""
+class _LastBypass(threading.local):
+    """Why inductor bypassed its own cache for the graph that this thread compiles; empty if not."""
 
     bypass = ""
-    """Why inductor bypassed its own cache; empty if it did not."""
 
 
 class CacheReasons:
@@ -45,7 +44,7 @@ class CacheReasons:
 
     def __init__(self, failed: Tell) -> None:
         self._failed = failed
-        self._of_thread = _OfThread()
+        self._last = _LastBypass()
         self._autograd: dict[str | int, str] = {}
         """What AOTAutograd's cache said of a function, by ``_function``::
 
@@ -77,7 +76,7 @@ class CacheReasons:
         with guard(self._failed):
             key, info = result
             reason = "" if key else _one_line(str(info.get("cache_bypass_reason")))
-            self._of_thread.bypass = reason
+            self._last.bypass = reason
         return result
 
     def autograd_bypass(self) -> str:
@@ -90,7 +89,7 @@ class CacheReasons:
         ``key`` is that of inductor's cache, empty if that was not asked. To be called once for each
         graph, also for one that was loaded.
         """
-        bypass, self._of_thread.bypass = self._of_thread.bypass, ""
+        bypass, self._last.bypass = self._last.bypass, ""
         config = sys.modules.get("torch._inductor.config")
         if getattr(config, "force_disable_caches", False):
             return "caches are off (torch._inductor.config.force_disable_caches)"

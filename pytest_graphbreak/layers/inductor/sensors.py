@@ -82,7 +82,7 @@ class Skipped(Struct, frozen=True):
     stack: tuple[Line, ...]
 
 
-class _Compiled(Struct, frozen=True):
+class _BuiltGraph(Struct, frozen=True):
     """A graph that was compiled here, and whether CUDA graphs were asked for when it was made."""
 
     graph: weakref.ref[Any]
@@ -97,7 +97,7 @@ class InductorSensors:
         self._failed = failed
         self._caches = CacheReasons(failed)
         # Both by ``id()``: a ``CompiledFxGraph`` is a dataclass without a hash.
-        self._compiled: dict[int, _Compiled] = {}
+        self._compiled: dict[int, _BuiltGraph] = {}
         """The graphs that were compiled here and are alive."""
         self._noted: dict[int, weakref.ref[Any]] = {}
         """The graphs that are an event already."""
@@ -129,7 +129,7 @@ class InductorSensors:
         with guard(self._failed):
             graph, number = args[0], id(args[0])
             gone = weakref.ref(graph, lambda _: self._compiled.pop(number, None))
-            self._compiled[number] = _Compiled(gone, asked)
+            self._compiled[number] = _BuiltGraph(gone, asked)
         return result
 
     def _on_post_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:

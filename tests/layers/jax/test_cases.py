@@ -18,31 +18,15 @@ pytest.importorskip("jax")
 
 from cases.jax_cases import CASES, MINOR, Case
 from pytest_graphbreak.layers.jax.device import VARIABLE
-from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.model.items import Graph
 from pytest_graphbreak.model.layers import CAUSES
-from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
+from tests.layers.jax.tools import watched
 
 pytestmark = pytest.mark.jax
 
 ROOT = Path(__file__).parents[3]
 HERE = list(CASES.values())
-OBSERVER = JaxObserver()
-PLACES = Places(ROOT)
-
-
-def watch(case: Case, *, cold: bool = True) -> Record:
-    """The case in a window of its own, from empty caches of JAX if they are to be cleared."""
-    if cold:
-        OBSERVER.isolate(case.name)
-    window = OBSERVER.open(PLACES)
-    try:
-        case.run()
-    finally:
-        seen = window.close()
-    assert seen is not None
-    return seen
 
 
 def programs(seen: Record) -> int:
@@ -67,7 +51,7 @@ def _quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)
 def test_case(case: Case) -> None:
-    seen = watch(case)
+    seen = watched(case.run)
     assert seen.errors == ()
     assert programs(seen) == case.programs
     here = [why for why in case.why if not why.host]
@@ -120,7 +104,7 @@ def test_order_changes_nothing() -> None:
     random.Random(1).shuffle(order)
     wrong = {}
     for case in order:
-        seen = watch(case)
+        seen = watched(case.run)
         if seen.errors or programs(seen) != case.programs:
             wrong[case.name] = (programs(seen), seen.errors)
     assert wrong == {}
@@ -128,7 +112,7 @@ def test_order_changes_nothing() -> None:
 
 def uncleared(case: Case) -> list[Any]:
     """The programs of a case and its errors; no cache is cleared for it."""
-    seen = watch(case, cold=False)
+    seen = watched(case.run, cold=False)
     return [programs(seen), *seen.errors]
 
 

@@ -50,20 +50,22 @@ def test_without_a_name_it_is_the_device_of_jax(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("named", "on"),
-    [("cpu", True), ("cpu:0", True), ("cpu:2", True), ("cpu:1", False), ("tt", False)],
+    ("named", "platform", "on"),
+    [
+        ("cpu", "cpu", True),
+        ("cpu:0", "cpu", True),
+        ("cpu:2", "cpu", True),
+        ("cpu:1", "cpu", False),
+        ("tt", "cpu", False),
+        ("cuda:0", "cuda", True),
+        ("cuda:0", "gpu", True),
+    ],
 )
 def test_a_program_over_several_devices_is_on_each(
-    monkeypatch: pytest.MonkeyPatch, named: str, on: bool
+    monkeypatch: pytest.MonkeyPatch, named: str, platform: str, on: bool
 ) -> None:
     monkeypatch.setenv(VARIABLE, named)
-    assert is_on_device(program("cpu", 0, 2)) is on
-
-
-def test_a_gpu_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "cuda:0")
-    assert is_on_device(program("cuda"))
-    assert is_on_device(program("gpu"))
+    assert is_on_device(program(platform, 0, 2)) is on
 
 
 def test_the_environment_is_put_back_and_wins(monkeypatch: pytest.MonkeyPatch) -> None:

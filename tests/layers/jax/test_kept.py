@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import numpy as np
 from pytest_graphbreak.layers.jax import kept
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from tests.layers.jax.tools import PLACES, THREE, isolated
+from tests.layers.jax.tools import PLACES, THREE, isolated, returned
 
 pytestmark = pytest.mark.jax
 
@@ -52,20 +53,15 @@ def test_donated_arrays_are_donated_only_where_they_are() -> None:
         return x.is_deleted()
 
     for donated in ((), (0,), (), (0,)):
-        found: list[bool] = []
-        isolated(lambda donated=donated, found=found: found.append(run(donated)))  # type: ignore[misc]
-        assert found == [bool(donated)]
+        assert returned(partial(run, donated)) == bool(donated)
 
 
 def test_a_program_runs_on_its_own_device() -> None:
+    def run(device: Any) -> Any:
+        return jax.jit(lambda x: x + 6)(jax.device_put(THREE, device))
+
     for device in (*jax.devices()[:2], *jax.devices()[:2]):
-        found: list[Any] = []
-
-        def run(device: Any = device, found: list[Any] = found) -> None:
-            found.append(jax.jit(lambda x: x + 6)(jax.device_put(THREE, device)))
-
-        assert isolated(run) == 1
-        assert found[0].devices() == {device}
+        assert returned(partial(run, device)).devices() == {device}
 
 
 @pytest.mark.parametrize("kind", ["pure", "io", "debug"])
@@ -124,17 +120,16 @@ def test_a_program_compiled_ahead_of_time_is_not_kept() -> None:
 def test_a_program_is_spread_over_devices_as_its_own_shardings_say() -> None:
     mesh = jax.make_mesh((len(jax.devices()),), ("x",))
     eight = np.arange(8, dtype=np.float32)
+
+    def run(spec: Any) -> Any:
+        x = jax.device_put(eight, jax.NamedSharding(mesh, spec))
+        return jax.jit(lambda x: x * 2, out_shardings=x.sharding)(x)
+
     for spec in (jax.P("x"), jax.P(), jax.P("x"), jax.P()):
-        found: list[Any] = []
-
-        def run(spec: Any = spec, found: list[Any] = found) -> None:
-            x = jax.device_put(eight, jax.NamedSharding(mesh, spec))
-            found.append(jax.jit(lambda x: x * 2, out_shardings=x.sharding)(x))
-
-        assert isolated(run) == 1
-        assert found[0].sharding.spec == spec
-        assert found[0].addressable_shards[0].data.size == (8 // mesh.size if spec else 8)
-        assert (np.asarray(found[0]) == eight * 2).all()
+        y = returned(partial(run, spec))
+        assert y.sharding.spec == spec
+        assert y.addressable_shards[0].data.size == (8 // mesh.size if spec else 8)
+        assert (np.asarray(y) == eight * 2).all()
 
 
 def test_errors_of_a_program_are_raised_each_time() -> None:

@@ -27,17 +27,18 @@ from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.device import VARIABLE
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.conftest import Suite
+from tests.layers.jax import tools
+from tests.layers.jax.tools import PLACES, THREE, closed
 
 pytestmark = pytest.mark.jax
 
 with contextlib.suppress(RuntimeError):  # the devices are there already
     jax.config.update("jax_num_cpu_devices", 4)
 
-PLACES = Places(Path(__file__).parents[3])
-THREE, FOUR = (np.ones(size, np.float32) for size in (3, 4))
+FOUR = np.ones(4, np.float32)
+watched = partial(tools.watched, cold=False)
 
 
 def wave(x: Any) -> Any:
@@ -50,18 +51,6 @@ def _cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     jax.clear_caches()
     yield
     assert not SENSORS.attached
-
-
-def watched(run: Callable[[], object], *observers: JaxObserver) -> Record:
-    """What the first of these observers sees; ``jax`` itself if none is given."""
-    windows = [observer.open(PLACES) for observer in observers or (JaxObserver(),)]
-    try:
-        run()
-    finally:
-        seen = [window.close() for window in reversed(windows)]
-    found = seen[-1]
-    assert found is not None
-    return found
 
 
 def reported(found: Record) -> list[tuple[str, str, str]]:
@@ -237,13 +226,12 @@ def test_windows_nest_and_tests_are_kept_apart() -> None:
     assert reported(watched(lambda: f(FOUR)))[0][1] == "retrace"
     with outer.exclude():
         f(np.ones(7))
-    seen = outer.close()
-    assert seen is not None
+    seen = closed(outer)
     assert (seen.graphs, seen.recompiles) == ({"jax": 2}, {"jax": 1})
     observer.isolate("the next test")
     window = observer.open(PLACES)
     f(FOUR)
-    (graph,) = getattr(window.close(), "graph_list", ())
+    (graph,) = closed(window).graph_list
     assert graph.cause == "jit"
 
 
@@ -254,7 +242,7 @@ def test_a_fixture_of_the_session_is_compiled_again_by_the_test() -> None:
     with window.exclude():
         f(THREE)
     f(THREE)
-    assert getattr(window.close(), "graphs", None) == {"jax": 1}
+    assert closed(window).graphs == {"jax": 1}
 
 
 def test_an_executable_that_is_held_runs_on() -> None:
@@ -404,38 +392,15 @@ def test_jax_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_lines_that_jax_notes_are_not_ours() -> None:
-    def text() -> str:
-        jax.clear_caches()
+    texts: list[str] = []
+
+    def run() -> None:
         lowered = jax.jit(lambda x: wave(x) + 1).lower(THREE)
-        return str(lowered.as_text(debug_info=True))
+        texts.append(str(lowered.as_text(debug_info=True)))
 
-    plain = text()
-    found: list[str] = []
-    watched(lambda: found.append(text()))
-    strip = [line for line in plain.splitlines() if "pytest_graphbreak" in line]
-    assert strip == []
-    assert "pytest_graphbreak" not in found[0]
-
-
-def test_another_tools_hook_stays() -> None:
-    from jax._src import compiler
-
-    calls: list[str] = []
-    original = compiler.compile_or_get_cached
-    window = JaxObserver().open(PLACES)
-    ours = compiler.compile_or_get_cached
-
-    def theirs(*args: Any, **kwargs: Any) -> Any:
-        calls.append("theirs")
-        return ours(*args, **kwargs)
-
-    compiler.compile_or_get_cached = theirs
-    try:
-        window.close()
-        jax.jit(wave)(THREE)
-        assert calls == ["theirs"]
-    finally:
-        compiler.compile_or_get_cached = original
+    watched(run)
+    assert __file__ in texts[0]
+    assert "pytest_graphbreak" not in texts[0]
 
 
 # In a suite.
@@ -518,7 +483,9 @@ def test_processes_change_no_count(suite: Suite, how: str) -> None:
     assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
 
 
-def test_caches_that_cannot_be_cleared_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_that_cannot_be_cleared_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a test, and after a fixture of wider scope."""
+
     def refuse(observer: JaxObserver) -> None:
         raise RuntimeError("not now")
 
@@ -526,27 +493,13 @@ def test_caches_that_cannot_be_cleared_are_reported(monkeypatch: pytest.MonkeyPa
     observer = JaxObserver()
     observer.isolate("tests/test_a.py")
     window = observer.open(PLACES)
-    (error,) = (window.close() or Record()).errors
-    assert error == (
-        "jax: its caches could not be cleared before tests/test_a.py, so its counts depend on "
-        "what ran before it: RuntimeError: not now"
-    )
-
-
-def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(observer: JaxObserver) -> None:
-        raise RuntimeError("not now")
-
-    observer = JaxObserver()
-    observer.isolate("tests/test_a.py")
-    window = observer.open(PLACES)
-    monkeypatch.setattr(JaxObserver, "forget", refuse)
     with window.exclude():
         jax.jit(wave)(THREE)
-    (error,) = (window.close() or Record()).errors
-    assert error == "jax: what a fixture compiled could not be forgotten: RuntimeError: not now"
+    assert closed(window).errors == (
+        "jax: what a fixture compiled could not be forgotten: RuntimeError: not now",
+        "jax: its caches could not be cleared before tests/test_a.py, so its counts depend on "
+        "what ran before it: RuntimeError: not now",
+    )
 
 
 def test_hooks_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -557,9 +510,8 @@ def test_hooks_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatc
         patch.setattr(SENSORS, "acquire", refuse)
         patch.setattr(SENSORS, "release", lambda: None)
         window = JaxObserver().open(PLACES)
-        seen = window.close()
+        seen = closed(window)
         assert window.peek() is seen
-    assert seen is not None
     assert "the jax layer cannot be observed: RuntimeError: no room" in seen.errors
     assert any("was imported in a way that could not be watched" in one for one in seen.errors)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ jax = pytest.importorskip("jax")
 
 from pytest_graphbreak.layers.jax import differences, values  # noqa: E402
 from pytest_graphbreak.layers.jax.keys import Key  # noqa: E402
-from pytest_graphbreak.layers.jax.observer import JaxObserver  # noqa: E402
 from pytest_graphbreak.model.items import Graph  # noqa: E402
-from pytest_graphbreak.model.places import Places  # noqa: E402
+from tests.layers.jax.tools import watched  # noqa: E402
 
 pytestmark = pytest.mark.jax
 
@@ -74,12 +72,7 @@ jax.tree_util.register_pytree_node(
 
 
 def compiled(run: Callable[[], Any]) -> tuple[Graph, ...]:
-    observer = JaxObserver()
-    observer.isolate("a test")
-    window = observer.open(Places(Path(__file__).parents[3]))
-    run()
-    seen = window.close()
-    assert seen is not None
+    seen = watched(run)
     assert seen.errors == ()
     for graph in seen.graph_list:
         legible(graph.reason)

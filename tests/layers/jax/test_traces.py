@@ -237,10 +237,6 @@ def _none(x: Any) -> Any:
     return x
 
 
-def _none(x: Any) -> Any:
-    return x
-
-
 @pytest.mark.parametrize(
     ("value", "plain"),
     [

@@ -133,14 +133,6 @@ def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
     )
 
 
-@pytest.mark.parametrize("stages", [NINE.split()[:-1], NINE.split()[:4] + NINE.split()[6:8]])
-def test_any_number_of_stages(plugin: Plugin, stages: list[str]) -> None:
-    opened = window()
-    plugin.compile(stages=stages)
-    plugin.compile(stages=stages)
-    assert seen(opened).graphs == {"tt": 2}
-
-
 def test_without_a_log_the_layer_is_not_there() -> None:
     assert window().close() is None
 
@@ -185,17 +177,6 @@ def test_a_log_that_cannot_be_read_is_an_error(plugin: Plugin, log: Path) -> Non
     log.mkdir()
     (error,) = seen(opened).errors
     assert "cannot be read" in error
-
-
-def test_standard_error_in_the_same_file_counts_once(log: Path) -> None:
-    opened = window()
-    line = (
-        "2026-08-21 10:22:52.123 (  12.345s) [        421D1300]      module_builder.cc:1278     1| "
-    )
-    log.write_text("".join(f"{line}MLIR Module {stage}:\n" * 2 for stage in NINE.split()))
-    record = seen(opened)
-    assert record.graphs == {"tt": 1}
-    assert not record.errors
 
 
 MINE = {

@@ -66,19 +66,6 @@ def test_it_is_given_back_when_nothing_compiled() -> None:
     """) == ["[False, False, False]", "['access'] [False, False, False]"]
 
 
-def test_what_compiles_between_windows_first_is_noticed() -> None:
-    assert run("""
-    open_window().close()
-    graph(2)
-    window = open_window()
-    graph(3)
-    print(causes(window), lent(), _recorder.debug.off)
-    """) == [
-        "['other'] [False, False, False] torch_xla had compiled before it was observed, and "
-        "it reads PT_XLA_DEBUG_FILE only once: compile nothing at import"
-    ]
-
-
 def test_torch_xla_imported_inside_is_reported_too(
     server_of_forks: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
