@@ -270,7 +270,10 @@ def _places(old: Values, new: Values) -> Iterator[TextLine]:
 
 
 def _explained_places(values: Values) -> Iterator[tuple[tuple[str, ...], BaselinePlace | Cause]]:
-    """Yield the kind and the key of each place that is shown, and the place."""
+    """Yield each place that is shown, with what it is known by.
+
+    That is its kind and then its own key: ``("break", "dynamo", "a.py::f", "print(x)")``.
+    """
     yield from ((("break", *place.key), place) for place in values.breaks)
     yield from ((("eager", *place.key), place) for place in values.eager)
     yield from (

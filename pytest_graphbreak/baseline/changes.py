@@ -1,4 +1,9 @@
-"""The changes that an update of baselines made, or would make, and their texts."""
+"""The changes that an update of baselines made, or would make, and their texts.
+
+``plan`` makes a ``Change`` of each entry that was measured or removed, ``update`` a ``FileChange``
+of each file, and ``Changes`` of all. The summary of a run shows them, and ``graphbreak accept``
+before it asks.
+"""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ def test_a_profile_says_nothing_of_the_tests_of_another(workspace: Workspace) ->
     only = "tests/test_a.py::test_on_tt"
     workspace.report("cpu.json", a_report(a_test(T)))
     workspace.report("tt.json", a_report(a_test(T), a_test(only), profile="tt"))
-    assert (
-        workspace.run("accept", "--yes", "--base-profile", "cpu", "cpu.json", "tt.json").code == 0
-    )
+    workspace.run("accept", "--yes", "--base-profile", "cpu", "cpu.json", "tt.json", code=0)
     workspace.report("tt_without.json", a_report(a_test(T), profile="tt"))
     assert "stale" not in workspace.run("check", "cpu.json").out
     assert f"{only}\n" in workspace.run("check", "cpu.json", "tt_without.json").out
@@ -308,8 +306,8 @@ def test_a_layer_that_main_did_not_observe_is_not_judged(workspace: Workspace) -
     workspace.report("main.json", a_report(a_test(T)))
     workspace.report("branch.json", a_report(a_test(T, **both)))
     assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
-    said = workspace.run("check", "main.json", "--against", "branch.json")
-    assert said.code == 1  # a layer that had graphs is not there any more
+    # A layer that had graphs is not there any more.
+    said = workspace.run("check", "main.json", "--against", "branch.json", code=1)
     assert "no xla graph any more" in said.out
 
 
