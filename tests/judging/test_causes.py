@@ -13,6 +13,7 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
 from pytest_graphbreak.model.items import Frame, Graph, Recompile
 from pytest_graphbreak.model.record import Frames, Record
+from tests.judging.tools import recorded
 
 pytestmark = pytest.mark.pure
 
@@ -38,14 +39,7 @@ def base(record: Record, names: tuple[str, ...] | None = None) -> Expected:
         causes=causes(record),
         entries=tuple(entries(record)) if names is None else names,
     )
-    return Expected(
-        values,
-        "cpu",
-        {"torch": "2.9"},
-        recorded=True,
-        own=frozenset(record.graphs),
-        plain_with={"torch": "2.9", "torch_xla": "2.9"},
-    )
+    return recorded(values, {"torch": "2.9", "torch_xla": "2.9"})
 
 
 def moved_between(now: Record, known: Expected, layer: str) -> MatchedGraphs:
@@ -54,39 +48,37 @@ def moved_between(now: Record, known: Expected, layer: str) -> MatchedGraphs:
     return moved
 
 
+ENTRY = graph("dynamo", "entry")
 LOWERED = graph("xla", "fx", above="0/0")
 
 
-def test_a_plain_graph_is_not_written() -> None:
-    assert causes(seen(graph("dynamo", "entry"), LOWERED)) == ()
-    assert causes(seen(graph("dynamo", "entry"), graph("dynamo", "callee", "g"), LOWERED)) == (
-        Cause("dynamo", "callee", "a.py::g", "def g(x):"),
-    )
-
-
-def test_several_entries_are_all_written_each_place_once() -> None:
-    record = seen(*(graph("dynamo", "entry", name) for name in "fgf"))
-    assert causes(record) == (
-        Cause("dynamo", "entry", "a.py::f", "def f(x):", 2),
-        Cause("dynamo", "entry", "a.py::g", "def g(x):"),
-    )
-
-
-def test_a_device_graph_of_its_own_is_written() -> None:
-    assert causes(seen(graph("xla", "fx"))) == (Cause("xla", "fx", "a.py::f", "def f(x):"),)
-    assert causes(seen(graph("xla", "access", "g"))) == (
-        Cause("xla", "access", "a.py::g", "def g(x):"),
-    )
+@pytest.mark.parametrize(
+    ("graphs", "written"),
+    [
+        ([ENTRY, LOWERED], []),  # plain ones
+        ([ENTRY, graph("dynamo", "callee", "g"), LOWERED], [("dynamo", "callee", "g", 1)]),
+        (
+            [graph("dynamo", "entry", name) for name in "fgf"],
+            [("dynamo", "entry", "f", 2), ("dynamo", "entry", "g", 1)],
+        ),
+        ([graph("xla", "fx")], [("xla", "fx", "f", 1)]),  # without one of Dynamo's above it
+        ([graph("xla", "access", "g")], [("xla", "access", "g", 1)]),
+        ([graph("xla", "sorcery")], []),  # what a later version calls a cause
+    ],
+)
+def test_what_is_not_plain_is_written_each_place_once(
+    graphs: list[Graph], written: list[tuple[str, str, str, int]]
+) -> None:
+    assert [*causes(seen(*graphs))] == [
+        Cause(layer, cause, f"a.py::{name}", f"def {name}(x):", count)
+        for layer, cause, name, count in written
+    ]
 
 
 def test_a_layer_that_is_not_explained_has_no_causes() -> None:
     record = seen(graph("xla", "sync"), xla=2)
     assert causes(record) == ()
     assert match(record, base(seen(graph("xla", "sync"))), "xla") is None
-
-
-def test_what_a_later_version_calls_a_cause_is_not_written() -> None:
-    assert causes(seen(graph("xla", "sorcery"))) == ()
 
 
 def test_a_baseline_of_an_earlier_version_knows_no_causes() -> None:
@@ -97,15 +89,15 @@ def test_a_baseline_of_an_earlier_version_knows_no_causes() -> None:
 
 
 def test_new_gone_and_known_in_numbers() -> None:
-    before = seen(graph("dynamo", "entry"), LOWERED, *(graph("xla", "access", n) for n in "ggh"))
-    now = seen(graph("dynamo", "entry"), LOWERED, *(graph("xla", "access", n) for n in "gggkk"))
+    before = seen(ENTRY, LOWERED, *(graph("xla", "access", n) for n in "ggh"))
+    now = seen(ENTRY, LOWERED, *(graph("xla", "access", n) for n in "gggkk"))
     moved = moved_between(now, base(before), "xla")
     assert [item.where.function for item in moved.added] == ["g", "k", "k"]
     assert moved.gone == ((Cause("xla", "access", "a.py::h", "def h(x):"), 0),)
 
 
 def test_the_only_entry_is_known_by_its_name_if_the_baseline_has_it() -> None:
-    now, before = seen(graph("dynamo", "entry", "g")), seen(graph("dynamo", "entry"))
+    now, before = seen(graph("dynamo", "entry", "g")), seen(ENTRY)
     moved = moved_between(now, base(before), "dynamo")
     assert (moved.added, moved.gone) == (
         now.graph_list,
@@ -127,8 +119,8 @@ def test_which_of_two_functions_is_new_is_known_by_the_recorded_entries() -> Non
 
 
 def test_other_causes_with_equal_counts_are_a_change() -> None:
-    before = seen(graph("dynamo", "entry"), graph("xla", "access", "g"))
-    now = seen(graph("dynamo", "entry"), graph("xla", "access", "h"))
+    before = seen(ENTRY, graph("xla", "access", "g"))
+    now = seen(ENTRY, graph("xla", "access", "h"))
     assert judge(now, base(before), versions={"torch": "2.9.1"}).name == "changed"
     assert judge(before, base(before), versions={"torch": "2.9.1"}).name == "ok"
     # Another torch may cut the same code at other lines.
@@ -136,8 +128,8 @@ def test_other_causes_with_equal_counts_are_a_change() -> None:
 
 
 def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:
-    before = seen(graph("dynamo", "entry"), LOWERED)
-    now = seen(graph("dynamo", "entry"), LOWERED, LOWERED)
+    before = seen(ENTRY, LOWERED)
+    now = seen(ENTRY, LOWERED, LOWERED)
     moved = moved_between(now, base(before), "xla")
     assert [item.cause for item in moved.added] == ["fx"]
     assert judge(now, base(before), versions={"torch": "2.9"}).name == "over"

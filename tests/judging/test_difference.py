@@ -20,6 +20,7 @@ from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.record import Frames, Record
+from tests.judging.tools import recorded
 
 pytestmark = pytest.mark.pure
 
@@ -41,15 +42,7 @@ BROKEN = Record(
 
 
 def before(record: Record) -> Expected:
-    known = values(record)
-    return Expected(
-        known,
-        "cpu",
-        VERSIONS,
-        recorded=True,
-        own=known.layers,
-        plain_with=VERSIONS,
-    )
+    return recorded(values(record), VERSIONS)
 
 
 def reported(changes: tuple[Difference, ...]) -> list[tuple[object, ...]]:

@@ -14,6 +14,7 @@ from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import Budget, TestReport
+from tests.judging.tools import recorded
 
 pytestmark = pytest.mark.pure
 
@@ -23,10 +24,7 @@ BLIND = Record(errors=("Dynamo is disabled",))
 
 
 def expected(**graphs: int) -> Expected:
-    own = frozenset(graphs)
-    return Expected(
-        Values(graphs=graphs), profile="cpu", versions={"torch": "2.13"}, recorded=True, own=own
-    )
+    return recorded(Values(graphs=graphs), {"torch": "2.13"})
 
 
 def test_whose_cap_it_is_is_no_part_of_the_report() -> None:
