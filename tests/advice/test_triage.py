@@ -226,7 +226,14 @@ def test_a_failure_of_the_test_itself_is_none(compiled: bool) -> None:
     assert triage("KeyError", "'x'", 'File "/home/me/model.py", line 3, in f') is None
 
 
-# Words of devices that were not at hand, from public issues: (kind, exception, message).
+GENERATED = (
+    '  File "/tmp/x/5v/c5vkmfjqxoirdspvbfvgi6jd7vmhy3nnz5mcuvoe7pljf7qnfzkd.py", line 83, in call\n'
+)
+TRITON = '  File "/site-packages/torch/_inductor/runtime/triton_heuristics.py", line 1280, in run\n'
+IS_NAN = '  File "/tmp/a.py", line 9, in call\n    assert not buf0.isnan().any().item()\n'
+
+# Of devices that were not at hand, from public issues: kind, exception, message, and the traceback
+# where that tells the kind.
 WORDS = [
     ("triton", "triton.runtime.errors.OutOfResources",
      "out of resource: shared memory, Required: 81920, Hardware limit: 65536."),
@@ -250,44 +257,32 @@ WORDS = [
     ("accuracy", "torch._dynamo.debug_utils.AccuracyError", "Bad accuracy detected"),
     ("accuracy", "AssertionError",
      "Evaluation result 0 failed: PCC comparison failed. Calculated: pcc=0.7. Required: pcc=0.99."),
+    ("runtime", "RuntimeError", "unhandled", GENERATED),
+    ("triton", "RuntimeError", "unhandled", GENERATED + TRITON),
+    ("accuracy", "AssertionError", "unhandled", IS_NAN),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "error", "message"), WORDS)
-def test_words_of_other_devices(kind: str, error: str, message: str) -> None:
-    found = triage(error, message)
+@pytest.mark.parametrize(("kind", "failure"), [(kind, failure) for kind, *failure in WORDS])
+def test_words_of_other_devices(kind: str, failure: list[str]) -> None:
+    found = triage(*failure)
     assert found.kind.name == kind
-
-
-def test_the_guards_of_torch_xla_are_distinguished() -> None:
-    read = triage(
-        "RuntimeError", "Unexpected execution happens inside the compiled function, exiting"
-    )
-    many = triage(
-        "RuntimeError", "Maximum number of different graphs allowed per function exceeded: 1"
-    )
-    assert (read.kind.name, read.topic) == ("graph-break", "access")
-    assert (many.kind.name, many.topic) == ("recompile-limit", "device-recompile")
-
-
-GENERATED = (
-    '  File "/tmp/x/5v/c5vkmfjqxoirdspvbfvgi6jd7vmhy3nnz5mcuvoe7pljf7qnfzkd.py", line 83, in call\n'
-)
-TRITON = '  File "/site-packages/torch/_inductor/runtime/triton_heuristics.py", line 1280, in run\n'
-IS_NAN = '  File "/tmp/a.py", line 9, in call\n    assert not buf0.isnan().any().item()\n'
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "frames"),
+    ("kind", "topic", "message"),
     [
-        ("runtime", "RuntimeError", GENERATED),
-        ("triton", "RuntimeError", GENERATED + TRITON),
-        ("accuracy", "AssertionError", IS_NAN),
+        ("graph-break", "access", "Unexpected execution happens inside the compiled function"),
+        (
+            "recompile-limit",
+            "device-recompile",
+            "Maximum number of different graphs allowed per function exceeded: 1",
+        ),
     ],
 )
-def test_where_it_was_raised_tells_the_kind(kind: str, error: str, frames: str) -> None:
-    found = triage(error, "unhandled", frames)
-    assert found.kind.name == kind
+def test_the_guards_of_torch_xla_are_distinguished(kind: str, topic: str, message: str) -> None:
+    found = triage("RuntimeError", message)
+    assert (found.kind.name, found.topic) == (kind, topic)
 
 
 @pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
@@ -343,10 +338,7 @@ def test_the_switches_of_triton_are_there() -> None:
 
 
 def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
-    with pytest.raises(Exception, match="print") as raised:
-        print_under_fullgraph()
-    trace = "".join(traceback.format_exception(raised.value.__cause__ or raised.value))
-    found = triage(type(raised.value).__name__, str(raised.value), trace)
+    found = of(print_under_fullgraph)
     assert found.raised.startswith("torch/_dynamo/")
     assert not found.raised.endswith("exc.py")
     assert f"read: {found.raised}, " in "\n".join(found.lines("pytest"))
@@ -364,19 +356,10 @@ def test_any_break_is_reported(error: str, before: str, after: str) -> None:
     assert found is None or found.lines("pytest")
 
 
-def caught(function: Callable[[], Any]) -> BaseException:
+def of(function: Callable[[], Any]) -> Triage | None:
     try:
         function()
     except BaseException as error:
-        return error
+        kind, trace = type(error), "".join(traceback.format_exception(error))
+        return triage(f"{kind.__module__}.{kind.__qualname__}", str(error), trace)
     return pytest.fail("it raised nothing")
-
-
-def trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
-
-
-def of(function: Callable[[], Any]) -> Triage | None:
-    error = caught(function)
-    kind = type(error)
-    return triage(f"{kind.__module__}.{kind.__qualname__}", str(error), trace(error))

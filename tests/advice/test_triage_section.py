@@ -33,27 +33,19 @@ BACKEND = """
 """
 
 
-def test_fullgraph_is_reported_as_the_break_that_it_is(suite: Suite) -> None:
-    suite.write(FULLGRAPH)
-    result = suite.run("--graph-budget")
+@pytest.mark.parametrize(
+    ("program", "option", "kind", "variable"),
+    [
+        (FULLGRAPH, "-q", "graph break under fullgraph", "TORCH_LOGS=graph_breaks"),
+        (BACKEND, "--show-capture=no", "backend failure", "TORCH_COMPILE_DEBUG=1"),
+    ],
+    ids=["fullgraph", "backend-without-captured-output"],
+)
+def test_the_kind_of_a_compile_failure_is_shown(
+    program: str, option: str, kind: str, variable: str, suite: Suite
+) -> None:
+    suite.write(program)
+    result = suite.run("--graph-budget", option)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*graph budget*",
-            "*graph break under fullgraph:*",
-            "*TORCH_LOGS=graph_breaks *pytest * test_it.py::test_model",
-        ]
-    )
-
-
-def test_a_backend_failure_is_shown_without_captured_output(suite: Suite) -> None:
-    suite.write(BACKEND)
-    result = suite.run("--graph-budget", "--show-capture=no")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*graph budget*",
-            "*backend failure:*",
-            "*TORCH_COMPILE_DEBUG=1 *pytest * test_it.py::test_model",
-        ]
-    )
+    again = f"*{variable} *pytest * test_it.py::test_model"
+    result.stdout.fnmatch_lines(["*graph budget*", f"*{kind}:*", again])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec.structs import replace
 
@@ -16,12 +14,13 @@ from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import failure as text
-from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
+from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.failure import Context
 from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.text.output import BLANK
 from tests.changes import total
+from tests.report.tools import Edited
 
 pytestmark = pytest.mark.pure
 
@@ -70,17 +69,7 @@ def test_a_loss_that_a_break_explains_is_none() -> None:
     assert losses(broken, Record(layers=("dynamo",), graph_list=graphs(1))) == []
 
 
-class Edited(CheckoutLines):
-    """Source lines of a checkout in which each function begins at line 7, and two changed."""
-
-    def __init__(self) -> None:
-        pass
-
-    def definition_of(self, function: Frame) -> Frame:
-        return Frame(function.file, function.function, 7, "def forward(self, x):")
-
-    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, list[ChangedLine]]:
-        return "abc1234", [ChangedLine(replace(BODY, line=2)), ChangedLine(HEAD)]
+EDITED = Edited(replace(BODY, line=2), HEAD)
 
 
 def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_stead() -> None:
@@ -92,7 +81,7 @@ def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_s
     new = Difference("graph", "dynamo", cause="entry", where=BODY, after=1, items=(0,))
     record = Record(graph_list=(Graph("dynamo", "0/0", "entry", 1, where=BODY),))
     verdict = lost(*gone, new)
-    cause = shown(verdict, record, Edited())
+    cause = shown(verdict, record, EDITED)
     assert cause[0] == "  - entry   no longer compiled"
     assert cause[3:-1] == ["      net.py:7 in f", "      and 1 other: g"]
     test = TestReport("t", "failed", "gate", verdict="lost", record=record, changes=verdict.changes)
@@ -102,7 +91,7 @@ def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_s
 
 def test_the_changed_line_comes_first_and_a_loss_has_six_lines_at_most() -> None:
     record = Record(layers=("dynamo",), graph_list=graphs(1)).with_notes("a stance is set")
-    cause = shown(lost(), record, Edited())
+    cause = shown(lost(), record, EDITED)
     assert cause[0] == "  - less of it is compiled"
     assert cause[1] == "      changed since the baseline (abc1234): net.py:2 in Body.forward"
     assert len(cause) == 6

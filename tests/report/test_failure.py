@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec.structs import replace
 
@@ -15,11 +13,11 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.record import Frames, Record
-from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
 from pytest_graphbreak.report.failure import Context, add_changed, failure
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.unjudged import describe
 from pytest_graphbreak.text.output import TextLine, plain_text
+from tests.report.tools import Edited
 
 pytestmark = pytest.mark.pure
 
@@ -145,28 +143,12 @@ def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None
     assert (folding.parent_of_graph(own), folding.parent_of_graph(waited)) == (None, PRINT)
 
 
-EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
-
-
-class OneEdit(CheckoutLines):
-    """Source lines of a checkout where one line was edited."""
-
-    def __init__(self) -> None:
-        pass
-
-    def definition_of(self, function: Frame) -> Frame:
-        return function
-
-    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, list[ChangedLine]]:
-        return "1a2b3c4d5e", [ChangedLine(EDITED)]
-
-
 LOST = TextLine("net.py:3 in f is no longer reached", "lost", 2, "- ")
 GONE = TextLine("entry   gone", "gone", 2, "- ")
 NEW = TextLine("recompile 0/1", "new", 2, "+ ")
 PLACE = TextLine("net.py:4 in f", indent=6)
 CHANGED = [
-    "      changed since the baseline (1a2b3c4d5e): data.py:31 in batches",
+    "      changed since the baseline (abc1234): data.py:31 in batches",
     "          yield x[:3]",
 ]
 
@@ -188,5 +170,5 @@ def test_changed_lines_end_the_first_new_entry_and_begin_a_loss(
     entries: list[list[TextLine]], shown: list[object]
 ) -> None:
     entries = [[*entry] for entry in entries]
-    add_changed(entries, [], OneEdit())
+    add_changed(entries, [], Edited(Frame("data.py", "batches", 31, "yield x[:3]")))
     assert [str(line) for entry in entries for line in entry] == [*map(str, shown)]
