@@ -287,51 +287,24 @@ class Overriding(Struct, frozen=True):
     after: Values
     layers: Layers
 
-    def unwritten_counts(self, key: str) -> dict[str, int]:
-        """Return the counts of a key that stay, since their layers are not written."""
-        counts = getattr(self.before.values, key)
-        return {layer: count for layer, count in counts.items() if layer not in self.layers}
-
-    def different(self, key: str) -> dict[str, int]:
-        """Return the counts that stay, and those that are not the plain ones."""
-        base, after = getattr(self.base, key), getattr(self.after, key)
-        counts = self.unwritten_counts(key)
-        for layer in self.layers:
-            if after.get(layer, 0) != base.get(layer, 0):
-                counts[layer] = after.get(layer, 0)
-        return counts
-
-    @property
-    def graphs(self) -> dict[str, int]:
-        """The graphs that the override names.
-
-        A layer whose causes are all gone is named by its graphs, since a cause cannot name it.
-        """
-        graphs = self.different("graphs")
-        for layer in self.layers:
-            if _of(layer, self.base.causes) and not _of(layer, self.after.causes):
-                graphs[layer] = self.after.graphs.get(layer, 0)
-        return graphs
-
-    def names(self, key: str) -> bool:
-        """Return whether the override has this key of ``WHOLE``."""
-        if not is_measured_on(key, self.layers):
-            return key in self.before.named
-        return not self.is_plain(key)
-
     @property
     def result(self) -> Override:
         """The override that is to be written."""
         values = Values(**{key: self._value(key) for key in RULES})
-        return Override(values, self.versions, frozenset(filter(self.names, WHOLE)))
+        return Override(values, self.versions, frozenset(filter(self._names, WHOLE)))
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the plain values are not those of the profile."""
+        return not all(map(self._is_plain, RULES))
 
     def _value(self, key: str) -> Any:
         base, after = getattr(self.base, key), getattr(self.after, key)
         match RULES[key]:
             case "graphs":
-                return self.graphs
+                return self._graphs
             case "counts":
-                return self.different(key)
+                return self._different(key)
             case "runs":
                 return self._runs(key)
             case "ops":
@@ -340,10 +313,42 @@ class Overriding(Struct, frozen=True):
                 causes: list[Cause] = _without(self.before.values.causes, self.layers)
                 for layer in self.layers:
                     was, now_there = _of(layer, base), _of(layer, after)
-                    if layer in self.graphs or not _same_causes(was, now_there):
+                    if layer in self._graphs or not _same_causes(was, now_there):
                         causes += now_there
                 return tuple(causes)
-        return after if self.names(key) else getattr(Values(), key)
+        return after if self._names(key) else getattr(Values(), key)
+
+    @property
+    def _graphs(self) -> dict[str, int]:
+        """The graphs that the override names.
+
+        A layer whose causes are all gone is named by its graphs, since a cause cannot name it.
+        """
+        graphs = self._different("graphs")
+        for layer in self.layers:
+            if _of(layer, self.base.causes) and not _of(layer, self.after.causes):
+                graphs[layer] = self.after.graphs.get(layer, 0)
+        return graphs
+
+    def _different(self, key: str) -> dict[str, int]:
+        """Return the counts that stay (``_unwritten``), and those that are not the plain ones."""
+        base, after = getattr(self.base, key), getattr(self.after, key)
+        counts = self._unwritten(key)
+        for layer in self.layers:
+            if after.get(layer, 0) != base.get(layer, 0):
+                counts[layer] = after.get(layer, 0)
+        return counts
+
+    def _unwritten(self, key: str) -> dict[str, int]:
+        """Return the counts of a key that stay, since their layers are not written."""
+        counts = getattr(self.before.values, key)
+        return {layer: count for layer, count in counts.items() if layer not in self.layers}
+
+    def _names(self, key: str) -> bool:
+        """Return whether the override has this key of ``WHOLE``."""
+        if not is_measured_on(key, self.layers):
+            return key in self.before.named
+        return not self._is_plain(key)
 
     def _runs(self, key: str) -> dict[str, int]:
         """Return the runs that the override names.
@@ -353,7 +358,7 @@ class Overriding(Struct, frozen=True):
         with plain ``executions: {dynamo: 2, xla: 1}`` and nothing that ran here, ``{xla: 0}`` is
         left if it names the graphs of dynamo.
         """
-        counts, graphs = self.different(key), self.graphs
+        counts, graphs = self._different(key), self._graphs
         for layer in {*self.layers} & {*graphs}:
             counts[layer] = getattr(self.after, key).get(layer, 0)
         return {layer: count for layer, count in counts.items() if count or layer not in graphs}
@@ -365,7 +370,7 @@ class Overriding(Struct, frozen=True):
         each compiler captures the same code in its own way, so these cannot be compared.
         """
         base, after = getattr(self.base, key), getattr(self.after, key)
-        counts, graphs = self.unwritten_counts(key), self.graphs
+        counts, graphs = self._unwritten(key), self._graphs
         for layer in {*self.layers} & {*after}:
             now = made_by(layer, self.versions)
             is_comparable = now is None or same_minor(now, made_by(layer, self.base_versions))
@@ -373,12 +378,7 @@ class Overriding(Struct, frozen=True):
                 counts[layer] = after[layer]
         return counts
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the plain values are not those of the profile."""
-        return not all(map(self.is_plain, RULES))
-
-    def is_plain(self, key: str) -> bool:
+    def _is_plain(self, key: str) -> bool:
         """Return whether the plain value of a key is that of the profile, too.
 
         Compilers of operations are not compared here: equal numbers alone need no override, and
