@@ -58,30 +58,25 @@ def test_a_reason_has_its_page_and_one_line_of_advice(reason: str) -> None:
     assert explained.family == SAID[reason]
 
 
+CALLBACK = "jax.pure_callback: the compiled program calls Python on the host each time it runs"
+
+
 @pytest.mark.parametrize(
-    ("cause", "name"),
+    ("item", "name"),
     [
-        ("eager", "jax-eager"),
-        ("transfer", "jax-transfer"),
-        ("aot", "jax-aot"),
-        ("other", "jax-other"),
-        ("jit", ""),
-        ("retrace", ""),
+        *((Graph("jax", "f", cause), f"jax-{cause}") for cause in ("eager", "transfer", "aot")),
+        (Graph("jax", "f", "other"), "jax-other"),
+        *((Graph("jax", "f", cause), "") for cause in ("jit", "retrace")),
+        (Break("jax", CALLBACK, NOWHERE), "jax-callback"),
+        (Eager("jax", "TracerBoolConversionError: Attempted boolean", NOWHERE), "jax-value"),
     ],
 )
-def test_a_program_has_its_page(cause: str, name: str) -> None:
-    assert advice.name(Graph("jax", "0/f", cause)) == name
+def test_a_program_and_what_stopped_one_have_their_page(item: advice.Item, name: str) -> None:
+    assert advice.name(item) == name
 
 
-def test_a_call_of_the_host_has_its_page() -> None:
-    reason = "jax.pure_callback: the compiled program calls Python on the host each time it runs"
-    explained = explain(reason)
-    assert advice.name(Break("jax", reason, NOWHERE)) == explained.family == "jax-callback"
-
-
-def test_what_stopped_jax_has_its_page() -> None:
-    item = Eager("jax", "TracerBoolConversionError: Attempted boolean conversion", NOWHERE)
-    assert advice.name(item) == "jax-value"
+def test_a_call_of_the_host_is_explained() -> None:
+    assert explain(CALLBACK).family == "jax-callback"
 
 
 @cache

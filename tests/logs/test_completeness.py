@@ -10,9 +10,7 @@ from typing import Final
 import pytest
 
 from pytest_graphbreak.logs.completeness import Completeness, assess
-from pytest_graphbreak.logs.reading import read
-from pytest_graphbreak.model.places import Places
-from tests.logs.tools import STACKS, whole
+from tests.logs.tools import STACKS, analyse, whole
 from tests.logs.writer import TORCH, Style, Writer, dynamo, join
 
 pytestmark = pytest.mark.pure
@@ -21,9 +19,7 @@ HERE = Path(__file__).parent
 
 
 def completeness(tmp_path: Path, text: bytes) -> Completeness:
-    path = tmp_path / "run.log"
-    path.write_bytes(text)
-    return assess(read(str(path), Places(tmp_path)))
+    return assess(analyse(tmp_path, text))
 
 
 @pytest.mark.parametrize(

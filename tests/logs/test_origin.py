@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.logs import origin
-from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.model.places import Places
-from tests.logs.tools import dress
+from pytest_graphbreak.logs.reading import Reading
+from tests.logs.tools import analyse, dress
 from tests.logs.writer import Style, Writer, broke, compilation, dynamo, join
 
 pytestmark = pytest.mark.pure
@@ -17,12 +16,6 @@ pytestmark = pytest.mark.pure
 EXPORTED = b"I0821 10:22:52.100000 4242 torch/fx/experimental/symbolic_shapes.py:3192] create_env\n"
 IN_DYNAMO = EXPORTED.replace(b"] create_env", b"] [0/0] create_env")
 GATE = b"V0821 10:22:52.100000 4242 torch/_dynamo/eval_frame.py:1] [0/0] some other line\n"
-
-
-def analyse(tmp_path: Path, *parts: bytes) -> Reading:
-    path = tmp_path / "run.log"
-    path.write_bytes(b"".join(parts))
-    return read(str(path), Places(tmp_path))
 
 
 class Plugin:
@@ -86,13 +79,9 @@ def test_torch_xla_tells_why_it_cut(tmp_path: Path) -> None:
 def test_reports_of_torch_xla_as_other_machines_hand_them_on(tmp_path: Path) -> None:
     text = dynamo("0/0") + compilation("user torch_xla.sync") + Plugin().graph()
     plain = analyse(tmp_path, text).record.to_dict()
-    for other in (
-        dress(text, colour=True),
-        dress(text, crlf=True),
-        dress(text, stripped=True),
-        dress(text, stamped=True),
-    ):
-        assert analyse(tmp_path, other).record.to_dict() == plain
+    for way in ("colour", "crlf", "stripped", "stamped"):
+        other = dress(text, **{way: True})
+        assert analyse(tmp_path, other).record.to_dict() == plain, way
 
 
 def test_ranks_that_report_line_by_line(tmp_path: Path) -> None:
@@ -137,24 +126,17 @@ def test_strict_export_goes_through_dynamo(tmp_path: Path) -> None:
 
 def test_ranks_do_not_mix(tmp_path: Path) -> None:
     one, two = Plugin("1,0"), Plugin("1,1")
-
-    def ranked(rank: str, text: bytes) -> bytes:
-        return b"".join(b"[%s]<stderr>:" % rank.encode() + part for part in text.splitlines(True))
-
     reading = analyse(
         tmp_path,
-        ranked("1,0", dynamo("0/0")),
-        ranked("1,1", dynamo("0/0")),
+        dress(dynamo("0/0"), rank="1,0"),
+        dress(dynamo("0/0"), rank="1,1"),
         one.graph(),
         two.graph(),
         two.graph(),
     )
     assert tt(reading) == [("fx", ("0/0",)), ("fx", ("0/0",)), ("other", ())]
-    assert [item.process for item in reading.record.graph_list if item.layer == "tt"] == [
-        "rank 1,0 thread 421D1300",
-        "rank 1,1 thread 421D1300",
-        "rank 1,1 thread 421D1300",
-    ]
+    ranks = [item.process for item in reading.record.graph_list if item.layer == "tt"]
+    assert ranks == [f"rank 1,{rank} thread 421D1300" for rank in (0, 1, 1)]
 
 
 def test_a_graph_of_backward_that_comes_again_is_dynamos(tmp_path: Path) -> None:
@@ -185,7 +167,7 @@ def test_of_very_many_reports_the_first_are_kept_and_all_are_counted(tmp_path: P
 
 
 def test_a_graph_of_a_rank_where_dynamo_made_none_is_torch_xlas(tmp_path: Path) -> None:
-    logged = b"".join(b"[1,0]<stderr>:" + part for part in dynamo("0/0").splitlines(True))
+    logged = dress(dynamo("0/0"), rank="1,0")
     reading = analyse(tmp_path, logged, Plugin("1,1").graph())
     assert tt(reading) == [("other", ())]
     assert reading.origins == {("torch_xla", "other"): 1}

@@ -5,8 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
+from pytest_graphbreak.logs import reading
 from pytest_graphbreak.logs.markers import TTLog
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.text.lines import LONGEST, characters
 from tests.logs.writer import Writer, broke, dynamo, join
 
@@ -32,6 +36,13 @@ def dress(
             line = b"2026-08-21T10:22:52.%07dZ " % number + line
         lines.append(line)
     return (b"\r\n" if crlf else b"\n").join(lines) + b"\n"
+
+
+def analyse(tmp_path: Path, *parts: bytes) -> Reading:
+    """What is read of a log, in a checkout that has ``broken.py``."""
+    path = tmp_path / "run.log"
+    path.write_bytes(b"".join(parts))
+    return reading.read(str(path), Places(Path(__file__).parent))
 
 
 def counted(data: bytes, longest: int = LONGEST) -> TTLog:
