@@ -13,27 +13,27 @@ from pytest_graphbreak.model.layers import LAYERS
 pytestmark = pytest.mark.pure
 
 
-def test_a_number_holds_for_every_layer_that_is_judged() -> None:
-    cap = parse((2,), {})
+UNJUDGED = dict.fromkeys(("inductor", "cudagraph", "triton"))
+
+
+@pytest.mark.parametrize(
+    ("number", "named", "others"),
+    [
+        (2, {}, UNJUDGED),  # a number holds for every layer that is judged
+        (0, {"triton": 1}, {}),  # and none at all for the others, too
+        (2, {"xla": 5}, UNJUDGED),
+    ],
+)
+def test_a_named_layer_wins_over_the_number_of_the_others(
+    number: int, named: dict[str, int], others: dict[str, None]
+) -> None:
+    cap = parse((number,), named)
     found = {layer: cap.graphs(layer) for layer in LAYERS}
-    named = ("inductor", "cudagraph", "triton")
-    assert found == dict.fromkeys(LAYERS, 2) | dict.fromkeys(named)
-
-
-def test_none_at_all_holds_for_layers_that_are_not_judged_otherwise() -> None:
-    cap = parse((0,), {"triton": 1})
-    assert {layer: cap.graphs(layer) for layer in LAYERS} == dict.fromkeys(LAYERS, 0) | {
-        "triton": 1
-    }
+    assert found == dict.fromkeys(LAYERS, number) | others | named
 
 
 def test_what_may_be_compiled_stands_alone() -> None:
     assert parse((), {"compiled": 0}) == Cap(compiled=0)
-
-
-def test_a_named_layer_wins_over_the_number() -> None:
-    cap = parse((2,), {"xla": 5})
-    assert (cap.graphs("dynamo"), cap.graphs("xla")) == (2, 5)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.matching import MatchedGraphs, match
+from pytest_graphbreak.judging.matching import match
 from pytest_graphbreak.judging.measured import causes, entries
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
@@ -40,12 +40,6 @@ def base(record: Record, names: tuple[str, ...] | None = None) -> Expected:
         entries=tuple(entries(record)) if names is None else names,
     )
     return recorded(values, {"torch": "2.9", "torch_xla": "2.9"})
-
-
-def moved_between(now: Record, known: Expected, layer: str) -> MatchedGraphs:
-    moved = match(now, known, layer)
-    assert moved is not None
-    return moved
 
 
 ENTRY = graph("dynamo", "entry")
@@ -91,29 +85,29 @@ def test_a_baseline_of_an_earlier_version_knows_no_causes() -> None:
 def test_new_gone_and_known_in_numbers() -> None:
     before = seen(ENTRY, LOWERED, *(graph("xla", "access", n) for n in "ggh"))
     now = seen(ENTRY, LOWERED, *(graph("xla", "access", n) for n in "gggkk"))
-    moved = moved_between(now, base(before), "xla")
+    moved = match(now, base(before), "xla")
     assert [item.where.function for item in moved.added] == ["g", "k", "k"]
     assert moved.gone == ((Cause("xla", "access", "a.py::h", "def h(x):"), 0),)
 
 
 def test_the_only_entry_is_known_by_its_name_if_the_baseline_has_it() -> None:
     now, before = seen(graph("dynamo", "entry", "g")), seen(ENTRY)
-    moved = moved_between(now, base(before), "dynamo")
+    moved = match(now, base(before), "dynamo")
     assert (moved.added, moved.gone) == (
         now.graph_list,
         ((Cause("dynamo", "entry", "a.py::f"), 0),),
     )
-    unnamed = moved_between(now, base(before, ()), "dynamo")
+    unnamed = match(now, base(before, ()), "dynamo")
     assert (unnamed.added, unnamed.gone) == ((), ())
 
 
 def test_which_of_two_functions_is_new_is_known_by_the_recorded_entries() -> None:
     before = seen(graph("dynamo", "entry", "g"))
     now = seen(graph("dynamo", "entry", "f"), graph("dynamo", "entry", "g"))
-    moved = moved_between(now, base(before), "dynamo")
+    moved = match(now, base(before), "dynamo")
     assert [item.where.function for item in moved.added] == ["f"]
     assert not moved.unsure
-    unknown = moved_between(now, base(before, ()), "dynamo")
+    unknown = match(now, base(before, ()), "dynamo")
     assert unknown.unsure
     assert len(unknown.added) == 2
 
@@ -130,7 +124,7 @@ def test_other_causes_with_equal_counts_are_a_change() -> None:
 def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:
     before = seen(ENTRY, LOWERED)
     now = seen(ENTRY, LOWERED, LOWERED)
-    moved = moved_between(now, base(before), "xla")
+    moved = match(now, base(before), "xla")
     assert [item.cause for item in moved.added] == ["fx"]
     assert judge(now, base(before), versions={"torch": "2.9"}).name == "over"
     assert not any(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Entry, Expected, Override
-from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
@@ -18,6 +17,7 @@ from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
 from pytest_graphbreak.model.items import Break, Eager, Frame, Graph
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Frames, Record
+from tests.judging.tools import expecting
 
 pytestmark = pytest.mark.pure
 
@@ -69,9 +69,7 @@ def base(
         eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
     entry = Entry("test_a.py", "test_a", None, "cpu", {"torch": torch}, values, overrides or {})
-    found = expectation(entry, profile)
-    assert found is not None
-    return found
+    return expecting(entry, profile)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +207,9 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
 
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
-    entry = Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
-    found = expectation(entry, "cpu")
-    assert found is not None
-    return found
+    return expecting(
+        Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.pure
 def parts(command: str) -> tuple[dict[str, str], str]:
     """Properties and message of a command, as the runner reads them (its ActionCommand.cs)."""
     found = re.fullmatch(r"::error (.*?)::(.*)", command)
-    assert found is not None
     given = dict(item.split("=", 1) for item in found[1].split(","))
     return {name: undone(value) for name, value in given.items()}, undone(found[2])
 

@@ -46,9 +46,8 @@ def test_fits_and_says_what_it_left_out(limit: int) -> None:
     text = rendered(a_report(*many), limit=limit)
     assert len(text.encode()) <= limit
     rows = len(re.findall(r"^\| over \|", text, re.MULTILINE))
-    left = re.search(r"Left out for its length: ([\d,]+) more tests? moved", text)
-    assert left is not None
-    assert rows + int(left[1].replace(",", "")) == 900
+    (left,) = re.findall(r"Left out for its length: ([\d,]+) more tests? moved", text)
+    assert rows + int(left.replace(",", "")) == 900
     assert "[899]" in text  # the one that grew most
     explained = text.count("<pre>") - 1  # the first is that of all causes
     assert "**900 places explain 900 red tests**" in text

@@ -73,14 +73,8 @@ def test_what_is_written_is_valid(seed: int) -> None:
 
 
 BEYOND = (
-    "duplicate",
-    "same place twice",
-    "anchor",
-    "alias",
-    "tag",
-    "no count",
-    "second YAML",
-    "<<",
+    *("duplicate", "same place twice", "anchor", "alias"),
+    *("tag", "no count", "second YAML", "<<"),
 )
 """What the reader refuses and no schema can see: the parser does not tell."""
 
