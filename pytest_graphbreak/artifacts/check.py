@@ -1,4 +1,10 @@
-"""Judges all reports together: which tests fail, what is stale, what keeps from a verdict."""
+"""Judges all reports together: which tests fail, what is stale, what keeps from a verdict.
+
+All reports together are a ``Union``, in which each test is that of the report that saw most of it
+(``artifacts.union``); a ``Judge`` judges one test (``artifacts.rejudge``). ``check`` asks it for
+each, and looks at what no single test shows: entries whose test is gone (``stale_entries``, which
+``accept --prune`` removes), tests and shards that are missing. ``cli.check`` shows the result.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,11 @@ from pytest_graphbreak.text.numbers import plural
 class CheckedUnion(Struct):
     """The tests of all reports, judged. ``unusable`` says why reports cannot be judged.
 
+    ``unmeasured`` are tests that ran or were to run and that no report measured: a failure.
     ``missing`` are tests that were collected but did not run, and ``lost_shards`` those that would
-    have run them; with ``allow_missing`` they are only listed. ``unreported`` are tests of the
-    baselines that no report has, which is a failure if the reports are to be ``complete``.
+    have run them; with ``allow_missing`` they are only listed. ``stale`` entries are a failure if
+    the checkout is ``strict``. ``unreported`` are tests of the baselines that no report has, which
+    is a failure if the reports are to be ``complete``.
     """
 
     judged: list[Judged] = []

@@ -1,4 +1,11 @@
-"""``graphbreak fix``: writes patched copies of a program's files, proven by runs."""
+"""``graphbreak fix``: writes patched copies of a program's files, proven by runs.
+
+A ``Search`` (``repair.search``) runs the program, tries remedies for each break, and keeps patches
+that help: what it was searching for is a ``Problem``, with the patches that were kept and what else
+was tried. Here the patched files are written beside the original ones (``_write``), compared as
+they are with the original (``_prove``), removed again if they do not do the same, and what came of
+each problem is told (``report``).
+"""
 
 from __future__ import annotations
 
