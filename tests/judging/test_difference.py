@@ -45,13 +45,10 @@ def before(record: Record) -> Expected:
     return recorded(values(record), VERSIONS)
 
 
-def reported(changes: tuple[Difference, ...]) -> list[tuple[object, ...]]:
-    return [(one.kind, one.total, one.cause, one.before, one.after, one.parent) for one in changes]
-
-
 def test_a_break_takes_the_frame_and_the_graph_that_it_made_along() -> None:
     found = diff(before(PLAIN), BROKEN, versions=VERSIONS)
-    assert reported(found) == [
+    seen = [(one.kind, one.total, one.cause, one.before, one.after, one.parent) for one in found]
+    assert seen == [
         ("graph", True, "", 1, 2, None),
         ("break", True, "", 0, 1, None),
         ("eager", True, "", 0, 1, None),

@@ -32,15 +32,11 @@ def of(record: Record) -> list[Finding]:
 
 
 def test_a_break_names_its_place_and_the_calls_that_led_there() -> None:
-    (finding,) = of(record_of("dynamo", breaks=(replace_process(PRINT, "7"),)))
+    (finding,) = of(record_of("dynamo", breaks=(replace(PRINT, process="7"),)))
     assert (finding.sign, finding.kind, finding.id) == ("+", "break", "GB0059")
     assert finding.title == "GB0059  Failed to trace builtin operator"
     assert (finding.stack, finding.calls) == ((TEST, HEAD), (TEST,))
     assert finding.circumstances == "in process 7"
-
-
-def replace_process(item: Break, process: str) -> Break:
-    return Break.from_dict({**item.to_dict(), "process": process})
 
 
 def test_a_disabled_function_is_shown_where_it_is_defined_and_called() -> None:
@@ -95,12 +91,7 @@ def test_without_a_judgement_programs_of_jax_outside_of_functions_are_findings()
 def test_runs_say_what_asked() -> None:
     line = LineRuns("xla", "sync", count=3, where=HEAD)
     record = record_of("xla", execution_list=(line,))
-    change = executions(record)
+    change = Difference("execution", "xla", cause="sync", where=HEAD, after=3, items=(0,))
     (finding,) = findings_of_changes((change,), record)
     assert finding.title == "3 executions in all: torch_xla.sync()"
     assert finding.fix == ()
-
-
-def executions(record: Record) -> Difference:
-    where = record.execution_list[0].where
-    return Difference("execution", "xla", cause="sync", where=where, after=3, items=(0,))

@@ -108,11 +108,9 @@ TEXTS = st.sampled_from(["a", "b c", "2.9", "", " ", "dynamo"])
 SCALARS = TEXTS | st.integers(-2, 3) | st.none() | st.booleans() | st.just(1.5)
 
 
-def mappings(*keys: str, wrong: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(st.sampled_from(keys), wrong, max_size=3)
-
-
-COUNTS = mappings(*LAYERS, "cuda", wrong=st.integers(0, 3) | SCALARS) | SCALARS
+COUNTS = SCALARS | st.dictionaries(
+    st.sampled_from([*LAYERS, "cuda"]), st.integers(0, 3) | SCALARS, max_size=3
+)
 PLACE = st.fixed_dictionaries(
     {"where": TEXTS},
     optional={"code": TEXTS, "reason": SCALARS, "id": TEXTS, "count": SCALARS, "line": SCALARS},

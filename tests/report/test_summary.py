@@ -33,9 +33,7 @@ def shown(outcome: Outcome) -> list[str]:
     return [str(line) for line in summary.lines(outcome)]
 
 
-def kinds(outcome: Outcome) -> dict[str, str]:
-    """What each line is, by its first word."""
-    return {str(line).partition(" ")[0]: line.kind for line in summary.lines(outcome)}
+STALE = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
 
 
 # the header
@@ -82,7 +80,7 @@ def test_the_worst_comes_first_and_says_how_urgent_it_is() -> None:
     words = [line.partition(" ")[0] for line in shown(outcome)]
     table = ["error", "over", "lost", "new", "improved", "changed", "What"]
     assert words[words.index("error") :][: len(table)] == table
-    found = kinds(outcome)
+    found = {str(line).partition(" ")[0]: line.kind for line in summary.lines(outcome)}
     assert [found[word] for word in table] == [
         *("bad", "bad", "bad", "warning", "good", "warning", "title"),
     ]
@@ -108,9 +106,8 @@ def test_what_is_written_is_red_no_longer() -> None:
 
 
 def test_what_stands_beside_the_tests() -> None:
-    stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
     fixture = a_test("t.py::a", verdict="ok", setup={"phases": {"setup": {"dynamo": 2}}})
-    outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[stale], faults=["no disk"])
+    outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[STALE], faults=["no disk"])
     assert shown(outcome) == [
         "unmeasured t.py::crashed",
         "stale      baselines/t.yaml:4  t.py::gone",
@@ -125,7 +122,6 @@ def test_what_stands_beside_the_tests() -> None:
 def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> None:
     red, new = over(failed_by="gate"), a_test("t.py::n", verdict="new", failed_by="gate")
     improved = a_test("t.py::i", verdict="improved")
-    stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
 
     def next_lines(*tests: Data, **changes: Any) -> list[str]:
         return [line for line in shown(a_run(*tests, **changes)) if line.startswith("next ")]
@@ -138,7 +134,7 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     assert next_lines(red, both) == [update.replace("accept: ", caps)]
     record = "next       record what is missing: python -m pytest --graph-budget-record"
     assert next_lines(new) == [record]
-    assert next_lines(new, stale=[stale]) == [f"{record} --graph-budget-prune"]
+    assert next_lines(new, stale=[STALE]) == [f"{record} --graph-budget-prune"]
     assert next_lines(a_test("t.py::x", verdict="new", outcome="xfailed")) == []
 
 
@@ -173,18 +169,20 @@ def test_entries_of_another_version_are_counted_with_what_renews_them() -> None:
 
 def test_in_ci_only_a_report_can_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    stale = [Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)]
     nothing = "next       nothing here can be accepted: add "
     assert shown(a_run(over()))[-1].startswith(nothing)
     gone = "remove the entries of tests that are gone"
     pytest_prune = "python -m pytest --graph-budget-prune"
-    assert shown(a_run(stale=stale))[-1] == f"next       {gone}, in a checkout: {pytest_prune}"
-    reported = replace(CHECK, report=CHECK.root / "graphs.json")
+    assert shown(a_run(stale=[STALE]))[-1] == f"next       {gone}, in a checkout: {pytest_prune}"
+    told = replace(CHECK, report=CHECK.root / "graphs.json")
     accept = "in a checkout: graphbreak accept /suite/graphs.json"
     new = a_test("t.py::n", verdict="new", failed_by="gate")
     for run, end in (
-        (a_run(new, settings=reported), f"accept intended changes, {accept}"),
-        (a_run(new, stale=stale, settings=reported), f"accept intended changes, {accept} --prune"),
-        (a_run(stale=stale, settings=reported), f"{gone}, {accept} --prune"),
+        (a_run(new, settings=told), f"accept intended changes, {accept}"),
+        (
+            a_run(new, stale=[STALE], settings=reported),
+            f"accept intended changes, {accept} --prune",
+        ),
+        (a_run(stale=[STALE], settings=told), f"{gone}, {accept} --prune"),
     ):
         assert shown(run)[-1] == f"next       {end}"
