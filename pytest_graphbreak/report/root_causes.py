@@ -4,6 +4,11 @@
 ``passing_changes``, below, are what changed in tests that pass. Both take tests as they are in a
 report, each with its name in lists; the summary of a run, ``check``, the comment, the page and the
 annotations show the result.
+
+A ``Finding`` is what happened at one place (``judging.finding``). Of a failed test, ``_causes``
+chooses those that say why it failed, one for each place. Where no place is known, a finding without
+one says what the counts say: ``fewer captured operations``. ``distinct_findings`` then joins the
+findings of all tests by their place.
 """
 
 from __future__ import annotations
@@ -136,7 +141,8 @@ def extent(cause: Finding) -> str:
 def keys_of_causes(test: TestReport) -> list[Hashable]:
     """Return a key of each cause of a failed test; none if a cause has no place.
 
-    ``suite.session`` cuts a failure whose causes were all shown for earlier tests.
+    ``suite.session`` cuts a failure whose causes were all shown for earlier tests. A place that is
+    new in one test and gone in another is shown for both.
     """
     causes = [*_causes(test)]
     is_placed = all(cause.where.file for cause in causes)
@@ -166,6 +172,7 @@ def _graphs_of(cause: Finding, grown: int, *, is_alone: bool) -> int:
 
 
 def _test_findings(test: TestReport) -> list[Finding]:
+    """Return why one test failed, by its verdict: an error, no baseline, a loss, what is new."""
     record, verdict = test.record, verdict_of(test)
     if verdict.name == "error":
         error = next(iter(record.errors), "the reason is not known")

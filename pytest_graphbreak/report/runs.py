@@ -1,5 +1,8 @@
 """The runs that a page shows, each put together of the reports of its shards.
 
+A suite may run in parts, its shards, each of which writes a report; several runs may be on one
+page: other profiles, another branch, a retry.
+
 ``CheckNotes`` is what ``graphbreak check`` tells of them besides their tests.
 """
 
@@ -57,7 +60,7 @@ def test_name(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) ->
 
 
 def runs_of(reports: Iterable[RunReport]) -> list[ProfileRun]:
-    """Combine shards.
+    """Return the reports as runs, the shards of each run together.
 
     Reports of one profile and of the same versions that share no test are shards of one run; a
     report that repeats a test of that run is a separate run (another branch, a retry).

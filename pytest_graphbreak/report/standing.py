@@ -26,7 +26,7 @@ REPORTED: Final = "new (reported)"
 UNJUDGED: Final = "not judged"
 """A test that compiled something in a run without the gate; its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
-"""What comes right after a verdict in that order."""
+"""What comes right after a verdict in ``ORDER``."""
 ORDER: Final = tuple(chain(*((name, *_BESIDE.get(name, ())) for name in VERDICTS)))
 """All standings of tests, the most urgent first: verdicts, or what replaces them."""
 NAMED: Final = ORDER[: ORDER.index("ok")]
@@ -34,10 +34,17 @@ NAMED: Final = ORDER[: ORDER.index("ok")]
 
 
 def standing(test: TestReport) -> str:
-    """Return the standing of a test for a reader: its verdict, or what replaces it."""
+    """Return the standing of a test for a reader: its verdict, or what replaces it.
+
+    ::
+
+        new, and the gate did not fail it    ``REPORTED`` if it passed; none if it failed by itself
+                                             or is marked xfail, when nothing is missing
+        none, but it compiled something      ``UNJUDGED`` if it passed and is not ungated
+        any other verdict                    the verdict
+    """
     verdict = test.verdict
     if verdict == "new" and test.failed_by != "gate":
-        # Of a test that fails by itself, or is marked xfail, nothing is recorded or missing.
         return REPORTED if test.outcome == "passed" else "none"
     if verdict == "none" and test.outcome in ("passed", "xpassed"):
         record = test.record

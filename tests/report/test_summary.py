@@ -180,7 +180,7 @@ def test_in_ci_only_a_report_can_be_accepted(monkeypatch: pytest.MonkeyPatch) ->
     for run, end in (
         (a_run(new, settings=told), f"accept intended changes, {accept}"),
         (
-            a_run(new, stale=[STALE], settings=reported),
+            a_run(new, stale=[STALE], settings=told),
             f"accept intended changes, {accept} --prune",
         ),
         (a_run(stale=[STALE], settings=told), f"{gone}, {accept} --prune"),
