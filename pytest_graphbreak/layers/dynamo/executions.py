@@ -62,9 +62,9 @@ _AHEAD_OF_TIME: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 class _Compiled:
     """A function that a backend returned, with its calls by place: a ``CountedFunction``.
 
-    ``scope`` are the globals in which Dynamo put it under ``name``; ``codes`` has the code objects
-    of the places, which ``GraphRuns`` shares with all. ``graph`` is None where it was compiled
-    before the sensors went in.
+    ``graph`` is the ``Made`` of the graph that it runs, an event of ``graphs``; None where it was
+    compiled before the sensors went in. ``scope`` are the globals in which Dynamo put it under
+    ``name``; ``codes`` has the code objects of the places, which ``GraphRuns`` shares with all.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Compiled:
         """Return one run that this place asked for."""
         code, instruction, _ = key
         graph, where = self.graph, NOWHERE
-        if code in self._codes:
+        if code in self._codes:  # 0 is not
             where = places.frame(*line_of(self._codes[code], instruction))
         if graph is None:
             return LineRuns(LAYER, "call", "", count=1, where=where)
@@ -90,6 +90,7 @@ class _Compiled:
         return LineRuns(LAYER, "call", graph.attempt.id, count=graph.buckets, where=where)
 
     def attach(self, called: Callable[[_Compiled], None]) -> None:
+        """Put in a function that calls ``called`` with this before each run."""
         self._counting = count_calls(self._original, called, self)
         self._scope[self._name] = self._counting
 
@@ -135,6 +136,7 @@ class GraphRuns:
         self.add(function.__globals__, name, graph)
 
     def has_run(self, graph: Made) -> bool:
+        """Return whether a graph ran: ``captures`` asks it of a function that is gone."""
         return any(compiled.calls for compiled in self._compiled if compiled.graph is graph)
 
     def detach(self) -> None:

@@ -30,7 +30,11 @@ from pytest_graphbreak.layers.hooks import Hook, argument
 
 
 class GraphSensors:
-    """Notes each graph as a ``Made``, and tells the ``Ledger``, which knows what Dynamo counted."""
+    """Notes each graph as a ``Made``, an event of its attempt.
+
+    The ``Ledger`` is told of each as well: it compares with what Dynamo counted. ``Captures`` makes
+    the attempt of a function that is captured as a whole.
+    """
 
     def __init__(
         self, notes: Notes, ledger: Ledger, captures: Captures, resolved: Mapping[names.Name, Any]
