@@ -18,6 +18,13 @@ It holds:
 A worker that lives on compiles nothing more, and so writes no record. So each run adds one to a
 number in a file that is mapped into memory: no lock, no system call, and nothing is lost where the
 process is killed.
+
+A child (``process``) writes by its ``Node`` and ``RunCounts``, and ``observer`` calls ``read`` in
+the process of the test. The directories go in three ways::
+
+    sweep     as the last window closes: those of children that are gone
+    remove    as the process of the test ends: all of them
+    fresh     as the next process makes one: those of processes that were killed
 """
 
 from __future__ import annotations
@@ -66,7 +73,8 @@ class About(Data, frozen=True):
 
     ``spool`` is the directory for its own, ``root`` what source files are named
     from, ``owner`` the process id of the test: when that is gone, nobody will
-    read what a child writes. ``infra`` is passed over when a place is named.
+    read what a child writes. ``infra`` are files of the test's infrastructure,
+    which are passed over when a place is named.
     ``waited`` are modules: the child is watched as soon as it imports one of them.
     """
 
@@ -123,10 +131,7 @@ class ProcessRecord(Struct, frozen=True):
 
 
 def fresh() -> str:
-    """Return the path of a new directory of this process, not made yet.
-
-    Those of killed processes are removed.
-    """
+    """Return the path of a new directory of this process, not made yet; see the head."""
     token = os.urandom(6).hex()
     folder = tempfile.gettempdir()
     with contextlib.suppress(OSError, ValueError):

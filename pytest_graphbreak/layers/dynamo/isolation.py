@@ -1,7 +1,7 @@
 """Makes Dynamo forget what earlier code compiled, and only that.
 
 The observer calls ``reset`` before a test, and ``mark`` and ``forget`` around what a fixture
-compiles inside of its window, which the window leaves out.
+compiles inside of its window, which the window leaves out: the test then compiles it once more.
 
 ``torch._dynamo.reset()`` clears more than that and less: callbacks and compiled
 autograd that somebody has entered are gone after it, while the example inputs

@@ -3,7 +3,8 @@
 A test's process puts this directory into PYTHONPATH and names its spool in
 GRAPHBREAK_CHILDREN while it is measured, and in it the modules that are waited
 for (torch). Nothing is imported here before the child itself imports one of
-them; a child that never does pays for this file alone.
+them; a child that never does pays for this file alone. Then ``begin`` of
+``layers.children.observer`` watches it, or the spool says why it could not.
 The ``sitecustomize`` that would have run without us runs after.
 
 This file is in old and plain Python, since the child may be another interpreter.
@@ -65,7 +66,7 @@ def _begin() -> None:
 
 
 def _cannot(about: str, fault: Exception) -> None:
-    """Leave a note for the test that this process could not be watched."""
+    """Leave a note for the test that this process could not be watched: a file of ``spool``."""
     try:
         import json
         import tempfile
