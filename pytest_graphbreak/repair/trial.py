@@ -29,7 +29,6 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from pytest_graphbreak.layers.children.runner import Runner, runner
-from pytest_graphbreak.model.items import Frame
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.sources import read
 from pytest_graphbreak.repair.target import Target
@@ -104,12 +103,12 @@ class Trial(Struct, frozen=True):
         """Whether it came to its end, or to an exception of the program, and saved its results."""
         return self.error is None or (self.results is not None and self.results.is_file())
 
-    def source(self, frame: Frame) -> str:
-        """Return the text of the file that a frame is in, or "" if it is not known."""
-        site = self.sites.get(frame.file)
+    def source(self, file: str) -> str:
+        """Return the text of a file that a record names, or "" if it is not known or no Python."""
+        site = self.sites.get(file)
         try:
             text = read(site.path).text if site is not None else ""
-            compile(text, frame.file, "exec", dont_inherit=True)
+            compile(text, file, "exec", dont_inherit=True)
         except (OSError, ValueError, SyntaxError):
             return ""
         return text

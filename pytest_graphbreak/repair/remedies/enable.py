@@ -24,7 +24,7 @@ from typing import Final
 import libcst as cst
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.items import Break, Frame
+from pytest_graphbreak.model.items import Break
 from pytest_graphbreak.repair.patches import Change, SourcePatch, UnfitError
 from pytest_graphbreak.repair.remedies.tree import (
     Place,
@@ -66,7 +66,7 @@ def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     text = "\n".join((item.where.code, item.reason, item.explanation, *item.hints))
     is_named: dict[tuple[str, str], bool] = {}  # by file and function
     for file in dict.fromkeys((item.where.file, *(x.file for x in item.stack), *trial.sites)):
-        source = trial.source(Frame(file, "", 0, ""))
+        source = trial.source(file)
         for name in _disabling_nodes(parse(source)) if source else ():
             parts = name.split(".")
             owner = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else ""
