@@ -88,7 +88,8 @@ class Capture:
         self._calls: list[CallResult] = []
         self._bytes = 0
         """The size of all results so far."""
-        self._left_out = 0
+        self.left_out = 0
+        """The number of calls whose results were too large to keep."""
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
         """What ``repeat`` calls: whether gradients are computed, and the inputs."""
         self._shapes: dict[str, list[Shapes]] = {}
@@ -176,7 +177,6 @@ class Capture:
                 return inner(*args, **kwargs)
             return self._recorded_call(entry, inner, args, kwargs)
 
-        _skip(call)
         return call
 
     def _recorded_call(
@@ -222,7 +222,7 @@ class Capture:
         if self._bytes < MOST_BYTES:
             self._calls.append(call)
         else:
-            self._left_out += 1
+            self.left_out += 1
 
     def _mark(self, entry: CompiledCall, args: Any, kwargs: Any) -> None:
         """Mark the dimensions that are to be dynamic by ``sizes_as``."""
@@ -268,11 +268,6 @@ class Capture:
             for call in self._calls
         ]
 
-    @property
-    def left_out(self) -> int:
-        """The number of calls whose results were too large to keep."""
-        return self._left_out
-
     def called(self) -> list[CompiledCall]:
         """Return the first few entries that were called."""
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
@@ -295,15 +290,6 @@ def _skip_codegen() -> None:
 def _plain_option(option: Any) -> Any:
     """Return an option of ``torch.compile`` if it can be written down, or None for an object."""
     return option if isinstance(option, str | bool | int | float) else None
-
-
-def _skip(function: Callable[..., Any]) -> None:
-    """Keep Dynamo from compiling our own function, if this torch has ``skip_code``."""
-    import torch._C._dynamo.eval_frame as inside
-
-    skip = getattr(inside, "skip_code", None)
-    if skip is not None:
-        skip(function.__code__)
 
 
 def _perturb(leaf: Any) -> Any:
