@@ -7,16 +7,20 @@ a ``Backend`` for the session; the patch is made once torch is imported (``hooks
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing
 
-_INDUCTORS_OWN = ("mode", "options")
+_INDUCTORS_OWN: Final = ("mode", "options")
 """The arguments of ``torch.compile`` for its default backend."""
 
 
 class Backend(LatePatch):
-    """Puts the backend ``name`` in place of none, and of those in ``instead_of``."""
+    """Puts the backend ``name`` in place of none, and of those in ``instead_of``.
+
+    ``torch.compile`` calls ``_compile`` instead: a hook is given the original function and the
+    arguments. A torch without ``torch.compile`` has nothing to patch, so nobody is told of it.
+    """
 
     def __init__(self, name: str, instead_of: tuple[str, ...] = ()) -> None:
         super().__init__("torch", "compile", self._compile, do_nothing)

@@ -1,4 +1,8 @@
-"""The fixture ``compile_model``: a model is moved to the device, compiled, run once and counted."""
+"""The fixture ``compile_model``: a model is moved to the device, compiled, run once and counted.
+
+The device is that of the option ``graph_budget_device``. The run is in a block of ``watch``, whose
+``Seen`` has the counts.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +102,7 @@ class CompileModel:
 
 
 def _call(compiled: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the model; where inputs are missing and none were given, say so (``NO_INPUTS``)."""
     try:
         return compiled(*args, **kwargs)
     except TypeError as error:

@@ -14,7 +14,6 @@ In the order of this module:
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import logging
 import os
@@ -51,10 +50,9 @@ def seed(number: int = 0) -> None:
 
 def inductor_random_as_eager() -> None:
     """Use eager's random numbers in inductor too, since its own would differ."""
-    if importlib.util.find_spec("torch._inductor") is not None:
-        import torch._inductor.config as config
+    import torch._inductor.config as config
 
-        config.fallback_random = True
+    config.fallback_random = True
 
 
 _steady: Final[list[Any]] = []
