@@ -1,6 +1,6 @@
 """The fixture ``compile_model``: a model is moved to the device, compiled, run once and counted.
 
-The device is that of the option ``graph_budget_device``. The run is in a block of ``watch``, whose
+The device is that of ``--graph-budget-device``. The run is in a block of ``watch``, whose
 ``Seen`` has the counts.
 """
 

@@ -48,6 +48,7 @@ _LINES: Final = "lines"
 _ABSENT: Final[Flat] = [("", None)]
 """The value of a file or setting that only the other run has."""
 _ITSELF: Final = "differs from run to run"
+"""Why a name of the original is not compared."""
 
 
 class Results(Struct):
@@ -224,11 +225,11 @@ class _Comparing:
             if name in again and self._comparer.difference(old, again[name]):
                 self._result.left_out.append(f"{name}, which {_ITSELF}")
             elif name in after:
-                if difference := self._value(name, old, after[name], self._comparer):
+                if difference := self._comparer.value_difference(old, after[name], name):
                     return replace(difference, where="at the end")
             elif name in self._first.results.dispensable:
                 self._result.gone.append(name)
-            elif not any(self._is_value(old, new, self._comparer) for new in new_names):
+            elif not any(self._comparer.is_value(old, new) for new in new_names):
                 return ValueDifference(name, text(old), "gone", "at the end")
         return None
 
@@ -246,24 +247,6 @@ class _Comparing:
             elif difference := self._comparer.difference(old, after.get(name, _ABSENT), name):
                 return replace(difference, where="at the end")
         return None
-
-    def _value(self, name: str, old: Flat, new: Flat, comparer: Comparer) -> ValueDifference | None:
-        """Return how a value differs; one of another kind has to have the same numbers."""
-        return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
-
-    def _is_value(self, old: Flat, new: Flat, comparer: Comparer) -> bool:
-        """Return whether a value is the old one, or holds its numbers in another form.
-
-        A list ``[0.5, 1.5]`` may be the first rows of a buffer now (``Comparer.same_numbers``).
-        """
-        if comparer.difference(old, new) is None:
-            return True
-        # A value of the same structure is in the same form: if it differs, it is another value.
-        return (
-            structure(old) != structure(new)
-            and comparer.has_numbers(old)
-            and comparer.same_numbers(old, new)
-        )
 
     # Calls with drawn inputs.
 
@@ -342,10 +325,12 @@ class _Comparing:
             if name in self._moved:
                 continue
             if name in new.objects:
-                if difference := self._value(name, value, new.objects[name], self._drawn_comparer):
+                if difference := self._drawn_comparer.value_difference(
+                    value, new.objects[name], name
+                ):
                     return difference
             elif name in old.changed and not any(
-                self._is_value(value, flat, self._drawn_comparer) for flat in new_names
+                self._drawn_comparer.is_value(value, flat) for flat in new_names
             ):
                 return ValueDifference(name, text(value), "unchanged")
         for name in new.changed:
@@ -355,6 +340,7 @@ class _Comparing:
 
 
 def _by_name(calls: Sequence[CallResult]) -> dict[str, list[CallResult]]:
+    """Return the calls of each callable, in their order."""
     names: dict[str, list[CallResult]] = defaultdict(list)
     for call in calls:
         names[call.name].append(call)
@@ -392,6 +378,7 @@ def _is_same_error(old: Raised, new: Raised) -> bool:
 
 
 def _other_error(old: CallResult, new: CallResult) -> ValueDifference:
+    """Return the difference of two calls of which at least one raises."""
     return ValueDifference("what it raises", _error(old), _error(new))
 
 

@@ -18,7 +18,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.repair.comparison import ValueDifference
-from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, TypeName, leaf_text
+from pytest_graphbreak.repair.values import (
+    Flat,
+    Lines,
+    TensorLeaf,
+    TypeName,
+    leaf_text,
+    structure,
+)
 
 _NOTHING: Final = "nothing"
 """The leaf of a value that has fewer of them than the other."""
@@ -106,9 +113,21 @@ class Comparer(Struct, frozen=True):
             equal_nan=True,
         )
 
-    def has_numbers(self, flat: Flat) -> bool:
-        """Return whether a value has a number in it, alone or in a tensor."""
-        return any(_as_tensor(leaf) is not None for _, leaf in flat)
+    def is_value(self, old: Flat, new: Flat) -> bool:
+        """Return whether a value is the old one, or holds its numbers in another form.
+
+        A list ``[0.5, 1.5]`` may be the first rows of a buffer now (``same_numbers``). A value of
+        the same structure is in the same form: if it differs, it is another value.
+        """
+        if self.difference(old, new) is None:
+            return True
+        has_numbers = any(_as_tensor(leaf) is not None for _, leaf in old)
+        is_other_form = structure(old) != structure(new)
+        return is_other_form and has_numbers and self.same_numbers(old, new)
+
+    def value_difference(self, old: Flat, new: Flat, name: str) -> ValueDifference | None:
+        """Return how a value differs that may also be in another form (``is_value``)."""
+        return None if self.is_value(old, new) else self.difference(old, new, name)
 
     def same_numbers(self, before: Flat, after: Flat) -> bool:
         """Return whether another value holds all numbers and texts of a value, in their order.
