@@ -3,6 +3,10 @@
 No function can be taken out of such a program, since a graph holds all that was computed before the
 line that ends it. So a script runs the program until that line has made the graphs that it made
 before, and counts them by torch_xla's own metric, without this package.
+
+``repro.Repro`` asks for the ``cuts`` of a record, the text of a script for each (``script``), and
+whether the run of it shows the cut (``missing``). ``writing.Writer`` has the parts that scripts for
+breaks have as well.
 """
 
 from __future__ import annotations
@@ -22,7 +26,11 @@ from pytest_graphbreak.text.numbers import plural
 XLA: Final = "xla"
 """The layer, as records name it."""
 CAUSES: Final = ("sync", "access", "recompile")
-"""The causes of graphs that a line of a lazy program ends."""
+"""The causes of graphs that a line of a lazy program ends.
+
+A line ends the graph by ``torch_xla.sync()``, or by access to a value, as ``y.item()`` does. The
+cause is ``recompile`` if the line has ended such a graph before.
+"""
 
 TEST: Final = "test_no_cut"
 """The name of a script that is a test."""
@@ -113,6 +121,7 @@ def cuts(record: Record) -> list[LazyCut]:
 
 
 def _cut(graphs: list[Graph], of_line: int) -> LazyCut:
+    """Return the cut of graphs of one cause, at a line that ends ``of_line`` graphs in all."""
     first, count = graphs[0], len(graphs)
     reason = f"{first.cause}: {first.reason}" if first.reason else first.cause
     most = of_line - count if first.cause == "recompile" else 0
@@ -163,6 +172,7 @@ def _run(run: list[str], cut: LazyCut) -> Iterator[str]:
 
 
 def _words(place: str, graphs: object) -> str:
+    """Return what the assertion of a script says, by which ``missing`` knows it."""
     return f"graphs that end at {place}: {graphs}, by CompileTime of torch_xla"
 
 

@@ -69,6 +69,7 @@ class ProgramFiles(Struct):
         self.sites = {**sites, **self.sites}
 
     def path(self, name: str) -> Path:
+        """Return the path of a file; of the file that the user has named, if it was never seen."""
         return self.sites[name].path if name in self.sites else self.target.path
 
     def apply(self, patches: Sequence[SourcePatch]) -> dict[str, str] | None:
@@ -146,6 +147,7 @@ class ProgramFiles(Struct):
             raise UnfitError(str(error)) from None
 
     def _lines(self, name: str) -> list[str]:
+        """Return the lines of a file as records have them, without indentation."""
         return [_spaced_once(line) for line in lines(self._read(name))]
 
     def _named(self) -> str:
