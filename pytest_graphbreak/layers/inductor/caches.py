@@ -86,8 +86,8 @@ class CacheReasons:
     def why_compiled(self, key: str) -> str:
         """Return why no cache had the graph that is ready now, empty if torch does not say it.
 
-        ``key`` is that of inductor's cache, empty if that was not asked. To be called once for each
-        graph, also for one that was loaded.
+        ``key`` is the graph's key in inductor's cache, empty if that was not asked. To be called
+        once for each graph, also for a graph that was loaded.
         """
         bypass, self._last.bypass = self._last.bypass, ""
         config = sys.modules.get("torch._inductor.config")

@@ -79,7 +79,7 @@ class InductorObserver(HookedObserver):
         return record_of(LAYER, graphs=len(graphs), graph_list=graphs, eager=eager)
 
     def complete(self, record: Record) -> Record:
-        """Return the record with place, owner and cause of each graph, from that of Dynamo."""
+        """Return the record with place, owner and cause of each graph, from Dynamo's graphs."""
         if LAYER not in record.layers:
             return record
         above = {
@@ -106,7 +106,7 @@ class InductorObserver(HookedObserver):
 
 
 def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
-    """Return a graph; ``number`` counts those of one kind and one graph of Dynamo, from 1."""
+    """Return a graph; ``number`` counts graphs of one kind and one graph of Dynamo, from 1."""
     name = f"{event.above} {event.kind}".strip()
     source = event.above if number == 1 or event.function else f"{event.above}#{number}"
     stack = stacks.users(event.stack, places)
@@ -183,7 +183,7 @@ def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], *, is_part
     # Dynamo's ids start again in a second round, ``0/0#2``; parts of one graph share its id.
     frame = source.partition("#")[0]
     origin = above.get((graph.process, source)) or above.get((graph.process, frame))
-    if origin is None:  # it is of an earlier window, as that of a backward pass may be
+    if origin is None:  # Dynamo made it in an earlier window: this may be its backward pass
         return replace(graph, cause="recompile") if _is_again(frame) else graph
     return replace(
         graph,

@@ -9,7 +9,7 @@ What inductor calls for one graph, in this order, and what is taken from it::
 
 ``post_compile`` runs once for each graph, also for one from the FX graph cache or AOTAutograd's:
 these go past ``compile_fx_inner``. ``texts`` reads what a graph has stored: its ``Fallback``s, the
-operators that inductor has no code for, and the ``Part`` that it is of a larger function.
+operators that inductor has no code for, and the ``Part`` of a larger function that it may be.
 
 The observer makes one ``InductorSensors`` for the process, whose ``note`` gets the events.
 
@@ -41,7 +41,7 @@ class InductorGraph(Struct, frozen=True):
 
     # Where it comes from.
     compile_id: str
-    """That of the Dynamo graph, ``0/1``; empty without one."""
+    """The compile id of the Dynamo graph, ``0/1``; empty without one."""
     function: Function | None
     """The function that Dynamo captured or loaded as a whole, where there is no ``compile_id``: the
     name of its graph of Dynamo is in it."""
@@ -54,16 +54,17 @@ class InductorGraph(Struct, frozen=True):
     # What is in it.
     inputs: int
     kernels: int
-    """Those that inductor generated."""
+    """How many kernels inductor generated."""
     calls: int
-    """Calls of libraries and fallbacks."""
+    """How many calls of libraries and fallbacks there are."""
     fallbacks: tuple[Fallback, ...]
     """The fallbacks among these calls."""
 
     # What its caches and CUDA graphs did with it.
     key: str
-    """That of the FX graph cache; empty where it was not asked."""
+    """The key in the FX graph cache; empty where that was not asked."""
     loaded: bool
+    """A cache had it, and all that was traced for it."""
     missed: str
     """Why it was compiled and not loaded; empty if it was loaded, or torch does not say it."""
     skip: str
@@ -160,7 +161,7 @@ class InductorSensors:
         ``asked``: its ``options`` had CUDA graphs before ``post_compile``, which may turn them off.
         """
         compiled = self._compiled.get(id(graph))
-        if compiled is not None and compiled.graph() is not graph:  # one that had its id before
+        if compiled is not None and compiled.graph() is not graph:  # another had its id before
             compiled = None
         key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
         missed = self._caches.why_compiled(key)

@@ -79,6 +79,6 @@ def skip_words(reason: str) -> str:
 
 
 def skip_line(reason: str) -> Line | None:
-    """Return the line that torch names as the one that prevents it, if it names one."""
+    """Return the line of source that torch names in a reason; None if it names none."""
     lines = stacks.read(reason.partition("Found from")[2])
     return lines[-1] if lines else None

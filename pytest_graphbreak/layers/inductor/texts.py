@@ -1,4 +1,4 @@
-"""What the texts that inductor stores with a graph say: its fallbacks, and where a part begins.
+"""Reads the texts that inductor stores with a graph: its fallbacks, and where a part begins.
 
 ``sensors`` hands over two texts of a ``CompiledFxGraph``, which are the same from a cache:
 
@@ -74,7 +74,7 @@ def fallbacks(code: str, operations: str) -> tuple[Fallback, ...]:
 
 
 class Part(Struct, frozen=True):
-    """What tells a part of a function from the others."""
+    """A part of a function, as it is told from the others."""
 
     sizes: str = ""
     """Its first input: ``f32[8, 64]``, or ``f32[s72, 64], any s72``; empty if not known."""

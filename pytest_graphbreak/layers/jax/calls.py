@@ -44,7 +44,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "_pjit_transpose_fancy": "backward",
     "_pjit_batcher": "vmap",
 }
-"""What the rules of jit_p transform for, by the names of their functions (jax/_src/pjit.py)."""
+"""The transformation that a rule of ``jit_p`` is for, by its function in jax/_src/pjit.py."""
 _SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
 """``f at /home/me/model.py:12``, as JAX names the source of a function."""
 
@@ -118,10 +118,10 @@ def find_call(frame: FrameType | None) -> JaxCall:
 
 
 class _Frames(Struct):
-    """What the frames of JAX have shown so far, from the one that compiles outwards.
+    """The findings in JAX's frames so far, from the frame that compiles outwards.
 
-    Those of a call of ``jit``, outermost first, and what is taken from each. The walk goes from the
-    last one up to the user's::
+    The frames of a call of ``jit``, outermost first, and what is taken from each. The walk goes
+    from the last one up to the user's::
 
         the user's line
         other frames of JAX       is_direct, moves; of pmap: kind, fun

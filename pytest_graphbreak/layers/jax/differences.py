@@ -1,8 +1,8 @@
 """How the key of a program differs from those that its function was compiled for before.
 
 ``programs`` asks for the ``reason`` why JAX compiles a function again, with the ``Key`` of the
-program and those of earlier ones (``keys``). It is said as ``jax_explain_cache_misses`` would log
-it: ``at x: float32[3] before, float32[4] now``.
+program and the keys of earlier ones (``keys``). It is said as ``jax_explain_cache_misses`` would
+log it: ``at x: float32[3] before, float32[4] now``.
 
 Static arguments and their nesting are objects of the user's. No code of theirs is run but what JAX
 runs as well: hashes, and comparisons where these are equal (``_is_same``).
@@ -148,7 +148,7 @@ def _is_readable(tree: str) -> bool:
     return "CustomNode" not in tree and not tree.endswith("...")
 
 
-# Static values: those of arguments, and what is inside of them.
+# Static values: whole arguments, and what is inside of them.
 
 
 def _statics(what: str, before: Pairs, now: Pairs) -> Iterator[str]:

@@ -27,7 +27,7 @@ class HostCallback(Struct, frozen=True):
 
 
 class ModuleContents(NamedTuple):
-    """What the StableHLO module of a program holds. Numbers are None if they are not known."""
+    """The contents of a program's StableHLO module. Numbers are None if they are not known."""
 
     ops: int | None = None
     inputs: int | None = None
@@ -102,7 +102,7 @@ def _read_module(module: Any) -> ModuleContents:
 
 
 def _operations(operation: Any) -> Iterator[Any]:
-    """Yield all operations inside of one, also those of loops and branches."""
+    """Yield all operations inside of one, also in loops and branches."""
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:

@@ -180,7 +180,7 @@ def _outside(same: Sequence[Graph]) -> str:
 
 
 def _stack(stack: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    """Return the user's frames, without those of libraries that wrap JAX unless all are theirs."""
+    """Return the user's frames, without libraries that wrap JAX unless all frames are theirs."""
     without = [line for line in since_test(stack) if not LIBRARIES.search(line.file)]
     return users(without or stack, places)
 

@@ -71,7 +71,7 @@ def refusal(name: str, error: BaseException) -> str:
 
 
 def stop_stack(error: BaseException, frame: FrameType | None) -> tuple[Line, ...]:
-    """Return the frames from the outermost to the one that asked, without JAX's at the end."""
+    """Return the frames from the outermost to the line that asked, without JAX's at the end."""
     inner = [*of_traceback(error.__traceback__)[1:]]  # the first is ``frame``'s own
     while inner and inner[-1].file.startswith(home()):
         inner.pop()

@@ -25,9 +25,9 @@ Pairs = tuple[tuple[str, Any], ...]
 
 
 class Key(Struct, frozen=True):
-    """What JAX looks one program up by.
+    """All that JAX looks a program up by.
 
-    With ``f = jax.jit(lambda x, n: x * n, static_argnames="n")`` that of ``f(x, n=2)`` has::
+    The key of ``f(x, n=2)``, with ``f = jax.jit(lambda x, n: x * n, static_argnames="n")``::
 
         arguments   (("x", float32[3]),)          each array, by its abstract value
         tree        (((*,), {}))                  how the arrays are nested; None if not known

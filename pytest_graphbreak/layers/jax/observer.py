@@ -2,10 +2,11 @@
 
 ``sensors`` puts a hook around the one function by which JAX compiles a program or finds it in its
 persistent cache, and notes what it made (``executables``). ``calls`` reads from JAX's own frames
-which call it is for, ``programs`` says why a function (``functions``) is compiled again, ``device``
-which executables count, ``explain`` makes a ``Record`` of it all. ``traces`` is what stays of JAX's
-caches between tests, ``kept`` holds executables beside them, ``private`` lists the names of JAX
-that this uses.
+which call it is for, and its key (``keys``); ``programs`` says why a function (``functions``) is
+compiled again, by how keys differ (``differences``, with words of ``values``). ``interruptions``
+recognises code that is not compiled, ``device`` which executables count, ``explain`` makes a
+``Record`` of it all. ``traces`` keeps a part of JAX's caches between tests, ``kept`` executables
+beside them; ``private`` lists the names of JAX that this uses.
 
 An executable that is held (``lower().compile()``) or loaded
 (``jax.experimental.serialize_executable``) and runs again is not observed: it compiles nothing.
@@ -35,7 +36,12 @@ class JaxObserver(Observer):
 
     def __init__(self) -> None:
         self._not_isolated: list[str] | None = None
-        """What prevented isolating the next window; None if nobody tried."""
+        """Why the next window is not isolated::
+
+            None     nobody tried
+            []       it is isolated
+            [...]    it was tried, and this prevented it
+        """
 
     def open(self, places: Places) -> Window:
         not_isolated, self._not_isolated = self._not_isolated, None

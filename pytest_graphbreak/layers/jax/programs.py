@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.jax.functions import definition, parameters
 from pytest_graphbreak.layers.jax.keys import Key
 
 Identity = tuple[Any, ...]
-"""What programs are compared by, of which only those of one identity are::
+"""Only programs of one identity are compared with each other::
 
     ("function", id(fun), kind, on_device)            a function
     ("source", "f at model.py:12", kind, on_device)   a backward pass: JAX has only its source

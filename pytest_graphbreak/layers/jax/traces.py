@@ -1,4 +1,4 @@
-"""What isolation keeps of JAX's caches: traces and lowerings of JAX's own functions.
+"""Isolation keeps a part of JAX's caches: traces and lowerings of JAX's own functions.
 
 Most of what isolation costs is eager ``jnp`` code, traced and lowered again in each test. What
 stays in JAX's caches is its own module-level functions and primitives, called with plain values

@@ -30,7 +30,7 @@ _PARTS: Final = 8
 
 
 def abstract(aval: Any) -> str:
-    """Return the type of an array: ``float32[3]``; a weak type is that of a Python number."""
+    """Return the type of an array: ``float32[3]``; a Python number has a weak type."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None:
         return short(str(aval))

@@ -156,7 +156,7 @@ class Copies:
         self.count = 0
         """The lines that followed their equals at once: copies."""
         self.unsure = 0
-        """Those that came later: lines of one millisecond may be equal and yet of two graphs."""
+        """The lines that came later: two graphs may print equal lines in one millisecond."""
         self._seen: set[int] = set()
         """The header lines so far, by hash."""
         self._last = 0

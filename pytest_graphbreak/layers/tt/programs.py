@@ -73,10 +73,11 @@ RESHARD: Final = "ReplicateShardedData"
 
 
 class Origin(Struct, frozen=True):
-    """Why a graph exists, by what precedes it in a log (see ``logs.origin``).
+    """Why a graph exists, by what precedes it in a log (``logs.origin`` finds it).
 
-    ``maker`` is who made it, empty if nobody looked. ``cause`` is that of the graph, ``counted_as``
-    the cause that it is counted by. ``sources`` are names of graphs of the layer above.
+    ``maker`` is who made it, empty if nobody looked. ``cause`` is the cause that is shown,
+    ``counted_as`` the cause that it is counted by. ``sources`` are names of graphs of the layer
+    above.
     """
 
     maker: str = ""
@@ -99,7 +100,7 @@ class Program(Struct):
     """The place of its first header in the log, in bytes."""
     stages: tuple[str, ...] = ()
     name: str = ""
-    """That of its module: ``SyncTensorsGraph.12``; empty in a log of headers alone."""
+    """The name of its module: ``SyncTensorsGraph.12``; empty in a log of headers alone."""
     error: str = ""
     """What the compiler said when it failed."""
     loaded: bool = False
@@ -163,7 +164,7 @@ class Programs:
         self.unfinished: Counter[str] = Counter()
         """By their last stage: the log ended before they did."""
         self.resharding = 0
-        """Those that gather a sharded tensor."""
+        """How many gather a sharded tensor (``RESHARD``)."""
         self.shapes: Counter[tuple[str, ...]] = Counter()
         """By their lists of stages."""
         self.headless = 0

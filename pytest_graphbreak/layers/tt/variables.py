@@ -109,7 +109,7 @@ class _Switch:
         if not os.environ.get(FILE):
             self._directory = Path(tempfile.mkdtemp(prefix=_OURS))
             added[FILE] = str(self._directory / name)
-        elif is_ours(str(file)) and file.name != name:  # that of the process that started this one
+        elif is_ours(str(file)) and file.name != name:  # the file of our parent process
             added[FILE] = str(file.with_name(name))
         return added
 

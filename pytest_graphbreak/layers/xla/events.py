@@ -79,13 +79,13 @@ class Event(Struct, eq=False):
     fallbacks: dict[str, int] = {}
     """The aten ops that ran on the CPU at about that time, and how often."""
     stack: tuple[Line, ...] = ()
-    """Of an event without a report: the Python stack of its context."""
+    """The Python stack of its context, if there is no report."""
     resharded: bool = False
     """It put a sharded tensor together."""
     off: str = ""
     """Why nothing is reported, if nothing is."""
     lowering: FxGraph | None = None
-    """Of a log, where no context is known: the FX graph that Dynamo made last."""
+    """The FX graph that Dynamo made last, in a log, where no context is known."""
     seconds: float | None = None
 
 
@@ -123,7 +123,7 @@ class Recorder:
         self._turn = Turn()
         """Has one thread at a time note what was compiled; another that calls leaves it to that."""
         self._contexts: deque[LoweringContext | None] = deque()
-        """What compilations belong to that are still to be noted, in the order of the calls."""
+        """The contexts of calls whose compilations are still to be noted, in their order."""
         self._queue: list[CompileReport] = []
         """Reports of compilations that the metric has not counted yet."""
         # Counters of torch_xla, which the user may clear: as they were when an event was noted

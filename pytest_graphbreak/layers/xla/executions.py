@@ -1,6 +1,6 @@
 """Counts how often graphs ran on the device and the host waited for values, and for which lines.
 
-The numbers are those of torch_xla's own metrics (``meter``). They are read where a window opens and
+The numbers come from torch_xla's own metrics (``meter``). They are read where a window opens and
 closes, and nowhere else.
 
 The lines come from functions of torch_xla that are watched: of a sync, of a compiled graph that
@@ -70,7 +70,7 @@ class Moment(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What ran and was read in a window, and the requests: how often of each line."""
+    """How much ran and was read in a window, and how often each line asked for it."""
 
     executions: int
     reads: int
@@ -110,9 +110,9 @@ class DeviceRuns:
         self._theirs: tuple[str, ...] = ()
         """The directories of ``_THEIRS``."""
         self._places: Places | None = None
-        """What tells the user's files from libraries'; None before ``attach``."""
+        """Tells the user's files from libraries'; None before ``attach``."""
         self._library: Any = None
-        """What holds our kernel: torch takes it out once this is collected (torch/library.py)."""
+        """Holds our kernel: torch takes that out once this is collected (torch/library.py)."""
         self._watched = False
         """Whether a window counts runs: else the kernel only passes calls on."""
         self._counter_value: Callable[[str], int | None] = lambda name: None

@@ -1,12 +1,12 @@
 """Explains each compilation: why it exists, where, and in words that a user would use.
 
-``explain`` makes the graphs of a window (``observer``) from its events, ``graph`` that of a log
-(``logs.origin``) from one. An ``Event`` (``events``) is one compilation. It has what torch_xla said
-of it, the ``CompileReport`` (``reports``), if it said anything; and its ``LoweringContext``: what
-the bridge or autograd was doing, if that was watched. For a log the context is read from the report
-(``context_of_report``). A context names the FX graph that was being lowered (``fx.FxGraph``); nodes
-that XLA cannot take (``fx.Cut``) part that into pieces (``fx.Piece``). Graphs that no FX graph is
-behind are explained by ``lazy``.
+``explain`` makes the graphs of a window (``observer``) from its events; ``graph`` makes one, also
+for a log (``logs.origin``). An ``Event`` (``events``) is one compilation. It has what torch_xla
+said of it, the ``CompileReport`` (``reports``), if it said anything; and its ``LoweringContext``:
+what the bridge or autograd was doing, if that was watched. For a log the context is read from the
+report (``context_of_report``). A context names the FX graph that was being lowered
+(``fx.FxGraph``); nodes that XLA cannot take (``fx.Cut``) part that into pieces (``fx.Piece``).
+Graphs that no FX graph is behind are explained by ``lazy``.
 
 The cause of a graph, and its reason, by what compiled it::
 
@@ -90,7 +90,8 @@ def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[i
 
 def is_recompile(event: Event) -> bool:
     """Return whether a graph was lowered again below Dynamo, which did not compile again."""
-    return event.context is not None and bool(event.context.change) and _belongs_to_context(event)
+    context = event.context
+    return context is not None and bool(context.change) and _belongs_to(context, event)
 
 
 def graph(name: str, event: Event, places: Places) -> Graph:
@@ -125,7 +126,7 @@ def _why(event: Event, places: Places) -> _Why:
     frames = event.report.frames if event.report else event.stack
     # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
-    if event.context is not None and _belongs_to_context(event):
+    if event.context is not None and _belongs_to(event.context, event):
         return _explain_in_context(event.context, event, candidates, places)
     if event.report is None or not frames:
         return _explain_unreported(event)
@@ -164,19 +165,23 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
     return None
 
 
-def _belongs_to_context(event: Event) -> bool:
+def _belongs_to(context: LoweringContext, event: Event) -> bool:
     """Return whether a compilation belongs to its context, and not to another thread meanwhile.
 
-    It does if its stack says so: that of a backward pass is empty, since autograd's threads run no
-    Python; that of a backend without the bridge has the function ``within``; any other has a frame
-    of the bridge. Without a report all do but the graph that puts a sharded tensor together.
+    Its stack says it, by the first of these that holds of the context::
+
+        it is a backward pass     the stack is empty, since autograd's threads run no Python
+        it has ``within``         that function of the backend is on it
+        any other                 a function of the bridge is on it
+
+    Without a report it belongs there, unless it puts a sharded tensor together.
     """
-    report, context = event.report, event.context
+    report = event.report
     if report is None:
         return not event.resharded
-    if context is not None and context.kind == "backward":
+    if context.kind == "backward":
         return not report.frames
-    if context is not None and context.within is not None:
+    if context.within is not None:
         return any((frame.file, frame.name) == context.within for frame in report.frames)
     return any(frame.file.endswith(native.BRIDGE_FILE) for frame in report.frames)
 
@@ -184,6 +189,7 @@ def _belongs_to_context(event: Event) -> bool:
 def _explain_in_context(
     context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
+    """Explain what was compiled while the bridge or autograd was doing ``context``."""
     graph, frames = context.graph, _callers(frames)
     match context.kind:
         case "backward":

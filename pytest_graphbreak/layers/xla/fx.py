@@ -267,7 +267,7 @@ def find_op(gm: Any, ops: Iterable[str]) -> Any:
 
 
 def tensors(value: Any) -> Iterator[Any]:
-    """Yield the tensors in an argument or a result: itself, or those of a list, tuple or dict."""
+    """Yield the tensors in an argument or a result: itself, or what is in a list, tuple or dict."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors(item)
@@ -348,8 +348,8 @@ def change(before: Signature | None, now: Signature) -> str:
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:
     """Return why a graph with dynamic shapes was lowered again, from its Python numbers.
 
-    ``args`` are the arguments now; ``before`` are the numbers among those of the last time, None if
-    they are not known.
+    ``args`` are the arguments now; ``before`` are the numbers among the arguments of the last time,
+    None if they are not known.
     """
     names = [argument.name for argument in piece.inputs]
     after = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]

@@ -38,7 +38,7 @@ READERS: Final = [
         (r"\b(and|or|not|in)\b", r"`\1`"),  # done = loss > 1 or late
     )
 ]
-"""What reads a value in a line of source, and how a reason names it; the first that is there."""
+"""Patterns of code that reads a value, and how a reason names it; the first that is there."""
 _PRINTING: Final = ("__repr__", "__str__", "__format__", "_str")
 """The functions of torch by which a tensor becomes text, where a line of the user's calls them."""
 _STEP: Final = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")

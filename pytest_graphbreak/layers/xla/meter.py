@@ -1,4 +1,4 @@
-"""What torch_xla's metrics counted, also where the user's code clears them.
+"""Reads torch_xla's metrics, and keeps what they counted where the user's code clears them.
 
 ``CompileTime`` are the graphs that the PJRT client compiled, ``ExecuteTime`` and
 ``ExecuteReplicatedTime`` (SPMD) the runs of graphs, ``TransferFromDeviceTime`` the values that the

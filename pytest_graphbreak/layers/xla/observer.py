@@ -1,10 +1,12 @@
 """The xla layer: computations that the PJRT client compiled through torch_xla.
 
-A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy tensors,
-``openxla``, forward and backward, in every thread. ``meter`` reads it, ``events`` notes each one
-with what was going on, as ``sensors`` tell and torch_xla reports (``debug_file``, ``reports``),
-``explain`` says of each graph why it exists. ``isolation`` keeps tests apart; ``private`` holds the
-names of torch_xla that are called.
+A graph is one compilation, counted by torch_xla's ``CompileTime`` metric (``meter``): lazy tensors,
+``openxla``, forward and backward, in every thread. ``sensors`` puts hooks into torch and torch_xla
+(``bridge``, ``unbridged``), which describe the FX graphs that are lowered (``fx``, ``naming``).
+``events`` notes each compilation with what was going on, and with what torch_xla reports of it
+(``debug_file``, ``reports``). ``explain`` says of each graph why it exists, ``lazy`` where no FX
+graph is behind it. ``executions`` counts runs of graphs and reads of values. ``isolation`` keeps
+tests apart; ``private`` holds the names of torch_xla that are called.
 """
 
 from __future__ import annotations

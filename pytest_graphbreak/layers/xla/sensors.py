@@ -124,7 +124,7 @@ class XlaSensors:
         self._reasons = 0
         """How many of them explain graphs: torch_xla reports compilations as long as one does."""
         self._run_places: Places | None = None
-        """What names the user's frames, if a window counts runs."""
+        """Names the user's frames, if a window counts runs; else None."""
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
         """What was put in for each sensor; None where nothing could be or had to be."""
@@ -145,7 +145,7 @@ class XlaSensors:
                     self._imports.attach()
             if native.is_loaded():
                 self._attach()
-                recorder.note_compiled(patience=READER_WAIT)  # what was before is of no new window
+                recorder.note_compiled(patience=READER_WAIT)  # no new window has what was before
 
     def release(self, reasons: bool) -> None:
         with self._lock:

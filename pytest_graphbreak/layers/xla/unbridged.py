@@ -41,7 +41,7 @@ _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.p
 _WRITTEN = "<eval_with_key>"
 """How the file of that code is named (torch/fx/graph_module.py)."""
 _NOT_MET: Final = object()
-"""What stands for a graph module that was not called before."""
+"""Stands for a graph module that was not called before; None for one that is not followed."""
 
 
 class _Calls(threading.local):
