@@ -23,7 +23,10 @@ LIBRARIES: Final = re.compile(
     r"|flax/core/|flax/linen/(?:module|transforms)\.py"
     r"|flax/nnx/(?!nn/)|torchax/)"
 )
-"""Wrappers of libraries around a call of JAX: they are not a model's code, nor a user's line."""
+"""Wrappers of libraries around a call of JAX: they are not a model's code, nor a user's line.
+
+``/venv/lib/python3.11/site-packages/equinox/_jit.py``, but not ``.../flax/nnx/nn/linear.py``.
+"""
 
 _DEEPEST: Final = 32
 """The most wrappers that are taken off a function."""

@@ -41,7 +41,7 @@ _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.p
 _WRITTEN = "<eval_with_key>"
 """How the file of that code is named (torch/fx/graph_module.py)."""
 _NOT_MET: Final = object()
-"""Stands for a graph module that was not called before; None for one that is not followed."""
+"""Stands for the entry of a graph module that has none."""
 
 
 class _Calls(threading.local):
@@ -51,15 +51,15 @@ class _Calls(threading.local):
 
 
 class _ModuleRun(Struct, eq=False):
-    """A run of a graph module. ``within`` is the file and name of the function that runs it.
-
-    ``pending`` are the inputs that wait to be computed, ``numbers`` those that are Python numbers.
-    """
+    """A run of a graph module."""
 
     module: weakref.ref[Any]
     within: tuple[str, str]
+    """The file and name of the function that runs it."""
     pending: tuple[str, ...]
+    """The names of inputs that wait to be computed."""
     numbers: tuple[Any, ...]
+    """The inputs that are Python numbers: sizes."""
 
 
 class _LoweredModule(Struct, eq=False):
@@ -72,8 +72,9 @@ class _LoweredModule(Struct, eq=False):
 class Unbridged:
     """The hooks around graph modules that are run, and the owners of compilations by stack.
 
-    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``is_bridged``
-    says whether the bridge runs it.
+    ``bridge`` makes one for the process. ``describe`` returns the FX graph of a module, None if
+    Dynamo did not make it; ``is_bridged`` says whether the bridge runs it. The ``Recorder`` asks
+    ``owner`` for each compilation that torch_xla reports.
     """
 
     def __init__(
@@ -89,9 +90,14 @@ class Unbridged:
         self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
             weakref.WeakKeyDictionary()
         )
-        """None for one that the bridge lowered, or that Dynamo did not make."""
+        """What is known of each graph module::
+
+            (no entry)        it was not called before (``_NOT_MET``)
+            None              it is not followed: the bridge lowered it, or Dynamo did not make it
+            _LoweredModule    it is followed
+        """
         self._run: _ModuleRun | None = None
-        """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
+        """The last run of a module of Dynamo's. It may have ended: its graph is compiled later."""
 
     def forget(self) -> None:
         """Forget what ran. Modules stay: one that is alive may run in a later window."""
@@ -104,11 +110,11 @@ class Unbridged:
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        """Begin a run of this module, unless it is a part of the one that calls it."""
+        """Begin a run of this module, unless it is a part of the module that calls it."""
         module, inputs = args[1], args[2:]
         self._calls.depth += 1
-        is_foreign = self._modules.get(module, _NOT_MET) is None
-        if is_foreign and self._run is None:  # no run begins with it, and there is none to end
+        is_not_followed = self._modules.get(module, _NOT_MET) is None
+        if is_not_followed and self._run is None:  # no run begins with it, and there is none to end
             return
         frame = caller()
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
