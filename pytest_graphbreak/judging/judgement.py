@@ -1,7 +1,9 @@
 """The judgement on a case, whoever asks: the gate, a block, a script, a report read again.
 
-Input is a record with all that it is judged by; output is the verdict, whether it fails, and its
-part of the report. The text for people is added by who asked (``report.failure``).
+Input is a record with all that it is judged by (``Case``), and the ``Rules`` of the run: whether
+the gate is on, which verdicts fail, and whether counts are recorded, updated or pruned. Output is
+the ``Judgement``: the verdict, whether it fails, and its part of the report. The text for people is
+added by who asked (``report.failure``).
 """
 
 from __future__ import annotations
@@ -138,14 +140,21 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
 
 
 def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
-    """Return whether the end of the run will record what has this verdict."""
-    # Without a baseline, a cap alone may make it ok; its counts are recorded all the same.
+    """Return whether the end of the run will write the counts of this case to the baseline.
+
+    ::
+
+        no baseline: new, or ok by a cap alone     update, record
+        compiled code is gone (``needs_prune``)    prune and update; if nothing grew, prune alone
+        another change                             update
+        error, none, or nothing changed            never
+    """
     if verdict.name in ("new", "ok") and case.expected is None and case.record.has_judged_layer:
         return rules.update or rules.record
     if verdict.name not in BY_CHANGE:
         return False
     if verdict.needs_prune:
-        # Where nothing grew, a prune alone is enough. A record changes no entry that is there.
+        # With a record a prune alone is not enough: a record changes no entry that is there.
         by_prune_alone = verdict.name == "lost" and not rules.record
         return rules.prune and (rules.update or by_prune_alone)
     return rules.update
