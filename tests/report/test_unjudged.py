@@ -76,26 +76,18 @@ def test_graphs_are_listed_by_model() -> None:
     assert all(title in said for title in titles)
 
 
-def test_a_device_graph_is_of_the_model_of_its_fx_graph() -> None:
-    lowered = tuple(
-        Graph("xla", f"{number}", "fx", sources=(one.name,), where=one.where)
-        for number, one in enumerate(PIPELINE)
-    )
+def test_a_device_graph_is_of_the_model_of_its_fx_graph_and_one_model_needs_no_name() -> None:
+    lowered = [Graph("xla", "1", "fx", sources=(one.name,), where=one.where) for one in PIPELINE]
     record = Record(("dynamo", "xla"), graph_list=(*PIPELINE, *lowered))
     assert list(homes_of(record, "xla")) == ["TextEncoder: 1 xla graph", "UNet: 2 xla graphs"]
-
-
-def test_one_model_needs_no_name() -> None:
-    record = Record(("dynamo",), graph_list=PIPELINE[1:])
-    assert list(homes_of(record, "dynamo")) == ["dynamo graphs come from"]
+    one_model = Record(("dynamo",), graph_list=PIPELINE[1:])
+    assert list(homes_of(one_model, "dynamo")) == ["dynamo graphs come from"]
 
 
 def test_json_leaves_out_what_is_not_known() -> None:
     record = Record(("dynamo",), {"dynamo": 3}, graph_list=PIPELINE, breaks=(NOBODY_KNOWS, LONG))
     plain = entry_json(TestReport("t", "passed", record=record))
-    assert "seconds" not in plain["breaks"][0]
-    assert "owner" not in plain["breaks"][0]
-    assert "raised" not in plain["breaks"][0]
+    assert not {"seconds", "owner", "raised"} & {*plain["breaks"][0]}
     assert (plain["breaks"][1]["seconds"], plain["breaks"][1]["owner"]) == (42.0, "UNet")
     assert plain["graph_list"][1]["seconds"] == 20
 
@@ -128,10 +120,10 @@ def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
         "not judged: what 3 tests made, by cause",
         "  dynamo   7 graphs = 3 entries + 4 after a break; 2 graph breaks, 0 recompiles",
     ]
-    reasons = [line for line in lines if "x  " in line]
-    assert reasons[0].startswith("       3x  graph break  GB0124")
-    assert reasons[0].endswith("   in 2 tests")
-    assert reasons[1] == "       9x  graph break  GB0059  print   in 1 test"
+    shared, rare = [line for line in lines if "x  " in line]
+    assert shared.startswith("       3x  graph break  GB0124")
+    assert shared.endswith("   in 2 tests")
+    assert rare == "       9x  graph break  GB0059  print   in 1 test"
 
 
 def test_what_was_judged_is_not_looked_at() -> None:
