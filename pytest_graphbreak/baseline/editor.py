@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pytest_graphbreak.baseline.render import INDENT, inline, is_inline, item_lines, lines
-from pytest_graphbreak.baseline.tree import Mapping, end_of, start_of
+from pytest_graphbreak.baseline.tree import Mapping, Scalar, end_of, start_of
 
 Lines = list[str]
 """Lines without line ends, indented, as ``render`` makes them."""
@@ -115,13 +115,17 @@ class Editor:
         elif is_inline(value):
             self.edits.append((node.start, node.end, inline(value)))
         else:
-            self.edits.append((end_of(key) + 1, node.end, ""))
+            self.edits.append((self._colon_end(key), node.end, ""))
             self.insert(self._line_end(node.end), lines(value, root.column + INDENT))
 
     def set_text(self, root: Mapping, name: str, text: str) -> None:
         """Set the text of a key that is there."""
         key, node = root.items[name]
-        self.edits.append((end_of(key) + 1, end_of(node), f" {inline(text)}"))
+        self.edits.append((self._colon_end(key), end_of(node), f" {inline(text)}"))
+
+    def _colon_end(self, key: Scalar) -> int:
+        """Return where the colon after a key ends; there may be spaces before it."""
+        return self.text.index(":", end_of(key)) + 1
 
     def has_lines(self, node: Mapping) -> bool:
         """Return whether each key of a mapping begins a line; a long one does after ``?``."""

@@ -125,8 +125,8 @@ def _writer_notes(reading: Reading) -> Iterator[str]:
         )
     if tt.damaged:
         yield (
-            f"{plural(tt.damaged, 'header')} was cut in two by another writer: a graph may "
-            "be missing (give each process a file of its own)"
+            f"another writer cut {plural(tt.damaged, 'header')} in two: as many graphs may be "
+            "missing (give each process a file of its own)"
         )
     if tt.bare:
         yield "headers have lost their preamble, so threads and errors are unknown"

@@ -182,9 +182,19 @@ def _appended(after: Iterable[Appended], before: Iterable[Appended]) -> tuple[Ap
 
 
 def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:
-    counts = {item.key: item.count for item in before}
-    later = [replace(item, count=item.count - counts.get(item.key, 0)) for item in after]
+    """Return the places that occurred more often, with how often and how long since ``before``."""
+    earlier = {item.key: item for item in before}
+    later = (_less(item, earlier[item.key]) if item.key in earlier else item for item in after)
     return tuple(item for item in later if item.count > 0)
+
+
+def _less(item: Placed, earlier: Placed) -> Placed:
+    added = replace(item, count=item.count - earlier.count)
+    if isinstance(added, LineRuns) or isinstance(earlier, LineRuns):
+        return added
+    if added.seconds is None or earlier.seconds is None:
+        return added
+    return replace(added, seconds=round_seconds(added.seconds - earlier.seconds))
 
 
 def _grown(after: Mapping[str, int | None], before: Mapping[str, int | None]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.child import Go
 from pytest_graphbreak.repair.writing import CutFunction, CutOrder
 
+_RUN_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""The flags of code that a call only begins."""
 _LONGEST: Final = 400
 """The most characters of arguments that are written into a script; longer ones are in a file."""
 
@@ -89,8 +91,8 @@ class _FrameCutter:
 
     def _cut(self, frame: FrameType, function: str) -> CutFunction:
         """Return how a script can call what this frame runs, and save the arguments."""
-        if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return CutFunction(why="it is a generator")
+        if frame.f_code.co_flags & _RUN_LATER:
+            return CutFunction(why="it is a generator or a coroutine, which a call only begins")
         args, kwargs = _arguments(frame)
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
         cut = self._by_path(frame.f_code, module) or self._by_name(frame, function)
@@ -101,7 +103,7 @@ class _FrameCutter:
         inputs = args[1:] if is_bound else args
         file = self._folder / f"cut{len(self.cuts)}.pt"
         torch.save({"args": inputs, "kwargs": kwargs}, file)
-        inline, grad = _inline(inputs, kwargs), torch.is_grad_enabled()
+        inline, grad = arguments_source(inputs, kwargs), torch.is_grad_enabled()
         return replace(cut, file=str(file), inline=inline, grad=grad)
 
     def _by_path(self, code: CodeType, module: Any) -> CutFunction | None:
@@ -183,7 +185,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
+def arguments_source(args: list[Any], kwargs: dict[str, Any]) -> str | None:
     """Return the arguments as Python source if all of them are small, else None."""
     parts = [_literal(value) for value in args]
     for name, value in kwargs.items():
@@ -204,7 +206,9 @@ def _literal(value: Any) -> str | None:
     if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
         if value.layout != torch.strided or not value.is_contiguous() or not value.is_leaf:
             return None
-        if value.is_floating_point() and not torch.isfinite(value).all():
+        if not torch.isfinite(value).all():
+            return None
+        if 0 in value.shape[:-1]:  # as a list, (0, 3) is [], of which torch makes (0,)
             return None
         grad = ", requires_grad=True" if value.requires_grad else ""
         if value.device.type == "xla":  # the script defines ``device``

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -79,11 +80,14 @@ class CheckoutSources:
 
 SLOWEST: Final = 120
 """The time that one call of git may take, in seconds."""
-_GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
-# Without context (-U0), so that a hunk has changed lines only.
-_DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
-# --- yolo/head.py, +++ yolo/head.py
-_FILE: Final = re.compile(r"(?:---|\+\+\+) (.*)")
+_SETTINGS: Final = ("core.fsmonitor=false", "safe.bareRepository=explicit", "core.quotePath=false")
+_GIT: Final = ("git", *chain(*(("-c", setting) for setting in _SETTINGS)))
+_DIFF: Final = (
+    *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix"),
+    *("-U0", "--inter-hunk-context=0"),  # without context, so a hunk has changed lines only
+)
+# --- yolo/head.py, +++ yolo/head.py; after a name with spaces there is a tab.
+_FILE: Final = re.compile(r"(?:---|\+\+\+) ([^\t]*)\t?")
 # @@ -10,0 +11,2 @@
 _HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LARGEST: Final = 2**22

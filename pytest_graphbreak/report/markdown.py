@@ -266,7 +266,9 @@ def _add_list(page: BoundedText, lines: Iterable[str], total: int, word: str, si
             break
         shown += 1
     if shown < total:
-        page.add(f"- and {total - shown:,} more{f' {word}s' if word else ''}\n")
+        left_out = total - shown
+        words = plural(left_out, f"more {word}") if word else f"{left_out:,} more"
+        page.add(f"- and {words}\n")
 
 
 def _table(
@@ -284,9 +286,10 @@ def _table(
         return 0
     column, line = ("| run ", "|---") if names_runs else ("", "")
     head = f"\n| verdict {column}| test | graphs | graph breaks |\n|---{line}|---|---|---|\n"
-    page.add(head)
     for number, (run, test) in enumerate(rows):
         row = _row(run if names_runs else None, test)
+        if number == 0:
+            row = head + row  # together, since there is no table without a row
         if page.size + len(row.encode()) > limit:
             if number > _UNFOLDED:
                 page.add(_FOLD_END)

@@ -48,7 +48,7 @@ def rank(before: str) -> str:
 
     ``1,0`` of mpirun, ``rank0`` of torchrun, ``worker-1`` of docker compose.
     """
-    match = _RANK.search(before[-BEFORE:])
+    match = _RANK.search(before, max(0, len(before) - BEFORE))
     return next(filter(None, match.groups())) if match else ""
 
 

@@ -891,6 +891,19 @@ def test_a_note_of_several_lines_stays_what_it_was(case: Case, note: str) -> Non
     assert found.note == note
 
 
+def test_a_space_before_a_colon_stays(case: Case) -> None:
+    head = 'version: 1\nprofile: cpu\ntorch : "{}"\npackages : {{}}\ntests :{}\n'
+    case.has(head.format("2.9", " {}"), head="")
+    now = seen("test_a", {"dynamo": 1}, torch="2.11.0")
+    case.update(dataclasses.replace(now, packages={"a": "1"}))
+    assert case.text == head.format("2.9", "\n  test_a:").replace("{}", '{a: "1"}') + (
+        '    torch: "2.11"\n    graphs: {dynamo: 1}\n'
+    )
+    case.has(head.format("2.9", "\n  test_a: {graphs: {xla: 1}}"), head="")
+    case.update(now)
+    assert case.text == head.format("2.11", "\n  test_a:\n    graphs: {dynamo: 1}")
+
+
 @pytest.mark.parametrize("value", ["{a: '1'}  # b", "\n  a: '1'  # b"])
 def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
     head = 'version: 1\nprofile: cpu\n# p\ntorch: "2.9"\n'

@@ -42,7 +42,7 @@ def completeness(tmp_path: Path, text: bytes) -> Completeness:
         ),
         (
             whole().replace(b"MLIR Module vhlo", b"MLIR[W] another\n Module vhlo", 1),
-            "cut in two by another writer",
+            "another writer cut 1 header in two",
             "python",
         ),
         (whole()[len(whole()) // 2 :], "begins in the middle of a graph", "python"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.items import Graph, Recompile
+from pytest_graphbreak.model.items import Break, Graph, Recompile
 from pytest_graphbreak.model.merging import added_since, merge, of_process
 from pytest_graphbreak.model.record import Record
 
@@ -31,3 +31,10 @@ def test_this_process_goes_on_before_the_items_of_a_child() -> None:
     added = added_since(merge((a_record("dynamo", "0/1", "0/2"), child)), before)
     assert [item.graph for item in added.recompile_list] == ["0/2"]
     assert [graph.name for graph in added.graph_list] == ["0/2"]
+
+
+def test_the_time_of_what_was_added_is_its_own() -> None:
+    before = Record(breaks=(Break("dynamo", "r", count=1, seconds=2.0),))
+    after = Record(breaks=(Break("dynamo", "r", count=3, seconds=5.0),))
+    (graph_break,) = added_since(after, before).breaks
+    assert (graph_break.count, graph_break.seconds) == (2, 3.0)

@@ -118,6 +118,19 @@ def test_lines_that_are_edited_or_committed_later(checkout: Path) -> None:
     assert len(at) == 10
 
 
+def test_names_and_settings_of_git_that_are_unusual(checkout: Path) -> None:
+    names = ("a b.py", "mö.py", "two.py")
+    for name in names:
+        (checkout / name).write_text("one\ntwo\nthree\nfour\nfive\n")
+    (checkout / "test.yaml").write_text("version: 1 # 2\n")
+    commit(checkout)
+    git(checkout, "config", "diff.interHunkContext", "3")
+    for name in names:
+        (checkout / name).write_text("ONE\ntwo\nthree\nFOUR\nfive\n")
+    _, hunks = changed_since(checkout, checkout / "test.yaml")
+    assert hunks == dict.fromkeys(names, (Hunk(1, 1, ["one"]), Hunk(4, 1, ["four"])))
+
+
 def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
     (checkout / "below").mkdir()
     (checkout / "below" / "part.py").write_text("one\n")

@@ -46,6 +46,7 @@ def test_fits_and_says_what_it_left_out(limit: int) -> None:
     text = rendered(a_report(*many), limit=limit)
     assert len(text.encode()) <= limit
     rows = len(re.findall(r"^\| over \|", text, re.MULTILINE))
+    assert ("| verdict |" in text) == (rows > 0)
     (left,) = re.findall(r"Left out for its length: ([\d,]+) more tests? moved", text)
     assert rows + int(left.replace(",", "")) == 900
     assert "[899]" in text  # the one that grew most
@@ -54,6 +55,11 @@ def test_fits_and_says_what_it_left_out(limit: int) -> None:
     assert re.search(r"\.\.\. and [\d,]+ more causes\n</pre>", text)
     assert f"the reasons of {900 - explained} tests" in text
     assert text.count("<details>") == text.count("</details>")
+
+
+def test_what_is_left_out_is_counted_in_words() -> None:
+    text = rendered(*(a_report(over(), profile=f"p{number}") for number in range(21)))
+    assert "\n- and 1 more run\n" in text
 
 
 def test_one_endless_message_is_cut() -> None:
