@@ -1,9 +1,13 @@
 """Reads Dynamo's records in a log: graphs, breaks, recompiles, functions left to eager.
 
-``reading`` hands it the records that ``torch_lines`` found, in their order; this is the reader of
-frames, graphs and recompiles, ``dynamo_breaks`` that of the rest. It makes the same objects, causes
-and words as the live observer. Two things that the observer sees are in no log: breaks that torch
-before 2.10 does not report, and, with ``TORCH_LOGS=+dynamo`` alone, the guards that failed.
+``reading`` hands it the records that ``torch_lines`` found, in their order. Frames, graphs and
+recompiles are read here, breaks and what was left to eager in ``dynamo_breaks``. A frame that
+Dynamo began with is a ``LoggedAttempt``, kept by its compile id in the ``Process`` that wrote the
+record (``dynamo_attempts``). The layer's own ``EventReader`` makes the same objects, causes and
+words of it as of what the live observer saw.
+
+Two things that the observer sees are in no log: breaks that torch before 2.10 does not report, and,
+with ``TORCH_LOGS=+dynamo`` alone, the guards that failed.
 
 A log may begin anywhere, and have only some kinds of records: so each may be the first that is read
 of its frame. Compile ids begin at ``0/0`` again where Dynamo was reset: a *round* of ids ends where
@@ -75,7 +79,7 @@ NO_GUARD: Final = "which guard failed is not in the log"
 
 
 class LoggedGraph(NamedTuple):
-    """A graph that was just made, for the reader that links device graphs to it."""
+    """A graph that was just made, for ``origin``, which links device graphs to it."""
 
     rank: str
     graph: Graph
@@ -83,21 +87,23 @@ class LoggedGraph(NamedTuple):
 
 
 class Dynamo:
-    """Collects what Dynamo logged, over all processes of a log.
-
-    ``seen`` says which kinds of records there were: ``compiling`` (only with
-    ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``; ``script`` is the
-    outermost file of the first stack.
-    """
+    """Collects what Dynamo logged: ``take`` is called for each record of a log, then ``record``."""
 
     def __init__(self, sources: Sources) -> None:
+        # All are counted here; of each kind the first ``KEPT`` are kept, too.
         self.graphs = 0
         self.recompiles = 0
-        # The frames that Dynamo began with, and those that got a graph.
         self.attempted = 0
+        """The frames that Dynamo began with."""
         self.compiled = 0
+        """The frames of which at least one graph was made."""
         self.seen: set[str] = set()
+        """Which kinds of records there were.
+
+        ``compiling`` (only with ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``.
+        """
         self.script = ""
+        """The outermost file of the first stack."""
         self._explain = EventReader(sources)
         self._processes: dict[tuple[str, str], Process] = {}
         """By rank and process id."""
