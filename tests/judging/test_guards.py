@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pytest_graphbreak.judging.guards import kind, plainly, reason
@@ -9,51 +11,42 @@ from pytest_graphbreak.judging.guards import kind, plainly, reason
 pytestmark = pytest.mark.pure
 
 
+SIZE = "tensor 'x' size mismatch at index 1. expected {0}, actual 9"
+GROWN = "tensor 'x' size mismatch at index 0. expected {0}, actual {1} (x has shape [{1}, 8] now)"
+
+
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("text", "numbers", "words"),
     [
         (
-            [f"n == {n} (n is {n + 1} now)" for n in range(7)],
+            "n == {0} (n is {1} now)",
+            range(7),
             "another value of n in each call: 1, 2, 3, 4, 5, 6 and 1 more",
         ),
+        (GROWN, (4, 5), "another shape of x in each call: [5, 8], [6, 8]"),
         (
-            [
-                f"tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1} "
-                f"(x has shape [{n + 1}, 8] now)"
-                for n in (4, 5)
-            ],
-            "another shape of x in each call: [5, 8], [6, 8]",
-        ),
-        (
-            [f"the static argument n: {n} before, {n + 1} now (f of a.py:1)" for n in (3, 4)],
+            "the static argument n: {0} before, {1} now (f of a.py:1)",
+            (3, 4),
             "another value of n in each call: 4, 5",
         ),
         (
-            [f"`x` went from shape [{n}, 8] to [{n + 1}, 8]" for n in (4, 5)],
-            "another shape of `x` in each call: [5, 8], [6, 8]",
+            "`x` went from shape [1, {0}] to [1, {1}]",
+            (4, 5, 6, 7),
+            "another shape of `x` in each call: [1, 5], [1, 6], [1, 7], [1, 8]",
         ),
+        (SIZE, (4, 5), f"{SIZE.format(4)}, ... {SIZE.format(5)}"),
+        ("n == 3", (3, 3), "n == 3"),
         (
-            [f"cache went from shape [1, {n}] to [1, {n + 1}]" for n in (4, 5, 6, 7)],
-            "another shape of cache in each call: [1, 5], [1, 6], [1, 7], [1, 8]",
-        ),
-        (
-            [f"tensor 'x' size mismatch at index 1. expected {n}, actual 9" for n in (4, 5)],
-            "tensor 'x' size mismatch at index 1. expected 4, actual 9, ... "
-            "tensor 'x' size mismatch at index 1. expected 5, actual 9",
-        ),
-        (["n == 3", "n == 3"], "n == 3"),
-        (
-            [f"___stack0 == 3 (___stack0 is {n} now)" for n in (4, 5)],
+            "___stack0 == 3 (___stack0 is {0} now)",
+            (4, 5),
             "a value that the break left (___stack#) == # fails in each call: 4, 5",
         ),
-        (
-            [f"x1 is None (x1 is {n} now)" for n in (4, 5)],
-            "x1 is None fails in each call: 4, 5",
-        ),
+        ("x1 is None (x1 is {0} now)", (4, 5), "x1 is None fails in each call: 4, 5"),
     ],
 )
-def test_reasons_of_one_kind_are_one_reason(texts: list[str], words: str) -> None:
-    assert reason(texts) == words
+def test_reasons_of_one_kind_are_one_reason(text: str, numbers: Sequence[int], words: str) -> None:
+    """The second number of a text is one more than the first."""
+    assert reason(text.format(number, number + 1) for number in numbers) == words
 
 
 @pytest.mark.parametrize(

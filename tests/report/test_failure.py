@@ -33,12 +33,8 @@ PRINT = Break("dynamo", "Failed to trace builtin operator", WHERE, "GB0059", sta
 SKIPPED = Eager(
     "dynamo", PRINT.reason, Frame(WHERE.file, "Encoder.forward", 55, "def forward(self):")
 )
-AGAIN = Recompile(
-    "dynamo",
-    "2/1",
-    "x requires_grad mismatch",
-    Frame(WHERE.file, "Layer.forward", 29, "def forward"),
-)
+LAYER = Frame(WHERE.file, "Layer.forward", 29, "def forward")
+AGAIN = Recompile("dynamo", "2/1", "x requires_grad mismatch", LAYER)
 ENTRY = Graph("dynamo", "0/0", "entry", where=Frame("net.py", "Net.forward", 18))
 BROKEN = Record(
     layers=("dynamo",),
@@ -121,11 +117,9 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
 
 
 def test_code_that_was_traced_before_fell_with_the_break() -> None:
-    above = Break(
-        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 57, "keys")
-    )
-    below = Break(
-        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 61, "keys")
+    above, below = (
+        Break("dynamo", "Unsupported", Frame(WHERE.file, "Encoder.forward", line, "keys"))
+        for line in (57, 61)
     )
     folding = Folding(BROKEN, [PRINT, above, below])
     assert [folding.parent_of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]

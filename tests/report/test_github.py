@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -18,13 +19,7 @@ def parts(command: str) -> tuple[dict[str, str], str]:
     """Properties and message of a command, as the runner reads them (its ActionCommand.cs)."""
     found = re.fullmatch(r"::error (.*?)::(.*)", command)
     given = dict(item.split("=", 1) for item in found[1].split(","))
-    return {name: undone(value) for name, value in given.items()}, undone(found[2])
-
-
-def undone(text: str) -> str:
-    for code, char in (("%3A", ":"), ("%2C", ","), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
-        text = text.replace(code, char)
-    return text
+    return {name: unquote(value) for name, value in given.items()}, unquote(found[2])
 
 
 @pytest.fixture

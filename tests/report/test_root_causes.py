@@ -80,14 +80,8 @@ LOST = over(breaks=[], graph_list=[], graphs={}, verdict="lost")
     ("test", "words"),
     [
         (LOST, "no tensor operation was found to compile"),
-        (
-            LOST | {"frames": {"attempted": 0, "compiled": 0}},
-            "nothing was compiled",
-        ),
-        (
-            over(now=1, breaks=[], verdict="lost"),
-            "fewer captured operations",
-        ),
+        (LOST | {"frames": {"attempted": 0, "compiled": 0}}, "nothing was compiled"),
+        (over(now=1, breaks=[], verdict="lost"), "fewer captured operations"),
         (over(breaks=[], graph_list=[]), "more dynamo graphs, no place is known"),
         (over(now=1, verdict="improved"), "improved: another baseline would hold"),
     ],
