@@ -430,7 +430,6 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a loss that ignores targets": (LOSS, ((LOSS_IF, LOSS_WHERE),)),
     "objects, files and logs": (OBJECTS, ((IF, WHERE),)),
     "an argument changed in place": (IN_PLACE, ((IF, WHERE),)),
-    "a branch without gradients": (GATE, ((GATE_IF, GATE_WHERE),)),
     "a program that ends with an exception": (CATCHES, ((IF, WHERE),)),
     "the largest numbers in logits": (
         MASKED,

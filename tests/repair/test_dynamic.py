@@ -77,13 +77,6 @@ def test_a_way_that_fails_is_reported(shop: Shop) -> None:
     assert f"{MARKED} fails: ConstraintViolationError" in said.out
 
 
-def test_a_program_that_compiles_nothing(shop: Shop) -> None:
-    shop.write("a.py", "1")
-    said = shop.run("dynamic", "a.py")
-    assert (said.code, said.out) == (2, "")
-    assert "graphbreak dynamic: a.py: it compiles nothing\n" in said.err
-
-
 SEVERAL = """
     import torch
 

@@ -74,13 +74,6 @@ def test_each_function_is_exported(shop: Shop) -> None:
     assert [line.split()[0] for line in said.out.splitlines()] == ["double"] * 2 + ["halve"] * 2
 
 
-def test_a_program_that_calls_nothing_that_it_compiles(shop: Shop) -> None:
-    shop.write("a.py", "import torch")
-    said = shop.run("export", "a.py")
-    assert (said.code, said.out) == (2, "")
-    assert "graphbreak export: a.py: it calls nothing that it compiles\n" in said.err
-
-
 def test_what_is_exported_is_called(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """``torch.export`` accepts a mutable global that its module does not find again."""
     shop.write(

@@ -284,25 +284,18 @@ def test_a_program_that_sets_the_environment_before_it_imports(
 NOWHERE_CUT = Break("dynamo", "Unsupported", Frame("net.py", "f", 3, "print(x)"), id="GB0059")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "repros").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def whole(target: Target, *, as_test: bool = False) -> str:
-    return Writer(target, "", {}, as_test, Path("repros")).whole(NOWHERE_CUT)
-
-
 @pytest.mark.usefixtures("forks")
-def test_a_test_that_cannot_be_cut_is_run_by_pytest(here: Path) -> None:
-    (here / "test_net.py").write_text("def test_a(): print('it ran')\ndef test_b(): assert False\n")
-    script = here / "repros" / "a.py"
-    script.write_text(whole(Target(Path("test_net.py"), "test_a")))
-    out = subprocess.check_output([sys.executable, script], cwd=here, text=True)
-    assert "1 passed" in out
-    text = whole(Target(Path("test_net.py"), "test_a"), as_test=True)
+def test_a_test_that_cannot_be_cut_is_run_by_pytest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tests = "def test_a(): print('it ran')\ndef test_b(): assert False\n"
+    Path("test_net.py").write_text(tests)
+    target = Target(Path("test_net.py"), "test_a")
+    Path("repros").mkdir()
+    Path("repros/a.py").write_text(Writer(target, "", {}, as_test=False).whole(NOWHERE_CUT))
+    assert "1 passed" in subprocess.check_output([sys.executable, "repros/a.py"], text=True)
+    text = Writer(target, "", {}, as_test=True).whole(NOWHERE_CUT)
     assert "@pytest.mark.max_graphs(1, breaks=0)\ndef test_no_break():\n    main()\n" in text
     compile(text, "test_repro.py", "exec")
 
