@@ -287,23 +287,14 @@ def llama(backend):
     return model
 
 
-def step(model, length=8):
-    model(torch.zeros(1, length, dtype=torch.long)).sum().backward()
+def step(model):
+    model(torch.zeros(1, 8, dtype=torch.long)).sum().backward()
 
 
 @pytest.mark.max_graphs(1, breaks=0, recompiles=0, executions=6)
 def test_six_blocks_share_a_graph(backend, gloo):
     step(llama(backend))
     assert backend.frame_count == 1
-
-
-def test_a_third_length_compiles_nothing(backend, gloo, graph_budget):
-    model = llama(backend)
-    step(model, 8)
-    step(model, 12)
-    with graph_budget(max_graphs=0):
-        step(model, 16)
-    assert backend.frame_count == 2
 
 
 @pytest.mark.max_graphs(1)
@@ -436,7 +427,7 @@ LIBRARIES: dict[str, tuple[str, int, list[tuple[str, ...]]]] = {
     ),
     "torchtitan": (
         TORCHTITAN,
-        2,
+        1,
         [
             (
                 MARKER.format(2),
