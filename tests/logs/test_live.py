@@ -181,15 +181,5 @@ def _on_device(graph: Graph) -> Graph:
         reason = re.sub(r"aten::\S+ runs on the CPU", "value read", reason)
     elif graph.cause in ("backward", "pending"):
         where = NOWHERE
-    return replace(
-        graph,
-        name="",
-        where=where,
-        reason=reason,
-        ops=None,
-        module=None,
-        stack=(),
-        process=None,
-        seconds=None,
-        owner=None,
-    )
+    unknown = dict.fromkeys(("ops", "module", "process", "seconds", "owner"))
+    return replace(graph, name="", where=where, reason=reason, stack=(), **unknown)

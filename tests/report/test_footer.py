@@ -21,6 +21,7 @@ from tests.changes import total
 
 pytestmark = pytest.mark.pure
 
+DYNAMO = Record(layers=("dynamo",))
 TORCH = {"torch": "2.13.0+cpu"}
 CONTEXT = Context(
     "tests/test_it.py::test_it",
@@ -34,17 +35,10 @@ OVER = Verdict("over", (GROWN,))
 BASELINE = "  baseline  baselines/tests/test_it.yaml:5 (cpu, torch 2.13)"
 
 
-def a_case(
-    recorded: dict[str, str],
-    profile: str = "cpu",
-    versions: Any = TORCH,
-    layers: tuple[str, ...] = ("dynamo",),
-    **packages: Any,
-) -> Case:
-    """A case with a baseline of ``recorded`` versions; ``was`` and ``now`` are packages."""
-    was, now = packages.get("was", {}), packages.get("now", {})
-    expected = Expected(Values(), profile, recorded, True, packages=was)
-    return Case(Record(layers=layers), expected, versions=versions, packages=now)
+def a_case(recorded: dict[str, str], profile: str = "cpu", **facts: Any) -> Case:
+    """A case with a baseline of ``recorded`` versions; ``was`` are packages of that time."""
+    expected = Expected(Values(), profile, recorded, True, packages=facts.pop("was", {}))
+    return Case(expected=expected, **{"record": DYNAMO, "versions": TORCH} | facts)
 
 
 def of(verdict: Verdict, case: Case | None = None, **context: Any) -> list[str]:
@@ -85,7 +79,7 @@ def test_the_compilers_of_the_layers_that_were_there(
     layers: tuple[str, ...], versions: dict[str, str], words: str
 ) -> None:
     both = {"torch": "2.13", "jax": "0.10"}
-    _, line = of(OVER, a_case(both, versions=versions, layers=layers))
+    _, line = of(OVER, a_case(both, versions=versions, record=Record(layers=layers)))
     assert line.endswith(f" (cpu, {words})")
 
 
@@ -97,7 +91,7 @@ def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> N
     recorded = {"transformers": "5.22.1", "timm": "1.0"}
 
     def shown(now: dict[str, str]) -> list[str]:
-        lines = of(verdict, case=a_case({"torch": "2.13"}, was=recorded, now=now))
+        lines = of(verdict, case=a_case({"torch": "2.13"}, was=recorded, packages=now))
         return [line for line in lines if line.startswith("  package")]
 
     of_place = shown({"transformers": "5.23.0", "timm": "2.0"})
