@@ -141,11 +141,11 @@ def add_entries(sides: Sides) -> None:
 
     ::
 
-        it is known which are new     each new one, below a break that runs through it
-        else: a break is new          none, since it explains that there are more
-        else: as many recompiles      none, for the same reason
-        else                          all, and any may be new (``unsure``); all are new if none is
-                                      allowed
+        it is known which are new          each new one, below a break that runs through it
+        else: a break is new               none: the break explains that there are more
+        else: as many recompiles are new   none: these do (``_more_than_recompiled``)
+        else                               all, and any may be new (``unsure``); all are new if none
+                                           is allowed
     """
     for layer in DESCRIPTIONS.values():
         if layer.above is not None:

@@ -23,7 +23,10 @@ from msgspec.structs import replace
 from pytest_graphbreak.text.output import TextLine
 
 NARROWEST: Final = 40
-"""The width in columns below which nothing is wrapped, since it would not be easier to read."""
+"""The width in columns below which nothing is wrapped, since it would not be easier to read.
+
+What is no terminal has the width 0 (``terminal.columns``).
+"""
 
 
 class Row(NamedTuple):
@@ -62,6 +65,7 @@ def wrap_line(line: TextLine, width: int) -> list[Row]:
 
 
 def _row_of(line: TextLine) -> Row:
+    """Return a line as one row, without blanks at its end; a ``whole`` line keeps them."""
     before, text = f"{' ' * line.indent}{line.head}", line.text
     if not line.command and not line.whole:
         text = text.rstrip()
@@ -135,8 +139,8 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
     """Return a command in rows that a shell reads as one, after the words that introduce it.
 
     No row is wider than ``width``: a backslash also breaks a wider word, which a shell joins again.
-    POSIX.1-2017, Shell Command Language, 2.2.1. The command begins behind its words if its further
-    rows stand below it then; else it has rows of its own::
+    POSIX.1-2017, Shell Command Language, 2.2.1. The command begins in the row of its words if these
+    end at or before the column of the further rows (``_hang``); else it has rows of its own::
 
         accept    pytest --graph-budget-update \\      next  fix the code, or accept:
                   tests/test_yolo.py                          pytest --graph-budget-update \\
