@@ -32,7 +32,7 @@ class MissedExecutable(Struct, eq=False):
 
 
 class SensorFault(Struct, eq=False):
-    """The failure of a sensor."""
+    """The failure of a sensor, in words."""
 
     error: str
 

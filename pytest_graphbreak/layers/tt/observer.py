@@ -178,6 +178,15 @@ def count_through_xla(record: Record) -> Record:
 
 
 def _note_disagreement(tt: Record, begun: int, compiled: int) -> Record:
+    """Return the record with an error or a note on two numbers that differ (see ``reconcile``).
+
+    ::
+
+        error   the log has nothing: the plugin does not write it
+        note    the log has fewer: the others came from a cache of the plugin, or failed early
+        error   the log has more, and xdist's workers share a file of the user's
+        note    the log has more: another framework compiled them
+    """
     file = os.environ.get(FILE)
     if not begun:
         error = (

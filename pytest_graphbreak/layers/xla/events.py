@@ -102,7 +102,8 @@ class Recorder:
 
     ``forget`` is called when the first window opens, ``begin`` once torch_xla is there, and
     ``note_compiled`` by the hooks from then on: what was compiled since the last call becomes
-    events. ``isolation`` lets it ``exclude`` what we cause ourselves.
+    events. ``isolation`` lets it ``exclude`` what we cause ourselves. It has what it reads: the
+    metrics (``meter``), the report file (``debug_file``), and the runs (``executions``).
     """
 
     def __init__(self) -> None:
@@ -117,17 +118,16 @@ class Recorder:
         self.graphs = 0
         """The count at the last ``note_compiled``; each graph since the first one is an event."""
         self.loaded = 0
-        """The graphs that the persistent cache had so far; they are not counted.
-
-        It is never set back: only differences have a meaning."""
+        """The graphs that the persistent cache had so far, which are not counted. It is never set
+        back: only differences have a meaning."""
         self._turn = Turn()
         """Has one thread at a time note what was compiled; another that calls leaves it to that."""
         self._contexts: deque[LoweringContext | None] = deque()
         """The contexts of calls whose compilations are still to be noted, in their order."""
         self._queue: list[CompileReport] = []
         """Reports of compilations that the metric has not counted yet."""
-        # Counters of torch_xla, which the user may clear: as they were when an event was noted
-        # last, and at the last ``note_compiled``.
+        # Counters of torch_xla, which the user may clear: CPU ops and reshardings as they were when
+        # an event was noted last, compilations and cache hits as at the last ``note_compiled``.
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
         self._counted = 0
