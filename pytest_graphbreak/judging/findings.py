@@ -66,14 +66,18 @@ def findings_of_failure(verdict: Verdict, record: Record) -> list[Finding]:
     """Return what a failure reports: layers with a worse number or, without any, all layers.
 
     Breaks and code that runs eagerly are reported in any case: a layer below has more graphs
-    because of them.
+    because of them. Where only a marker is exceeded, and a baseline knows each place, all places
+    are reported as without that baseline.
     """
     layers = {total.layer for total in verdict.worse if total.layer}
 
     def is_reported(change: Difference) -> bool:
         return change.kind in ("break", "eager") or not layers or change.layer in layers
 
-    return findings_of_changes(verdict.changes, record, is_reported)
+    findings = findings_of_changes(verdict.changes, record, is_reported)
+    if verdict.by_marker and not any(finding.is_new for finding in findings):
+        return findings_of_changes(observed_changes(record), record, is_reported)
+    return findings
 
 
 def findings_of_changes(

@@ -136,7 +136,10 @@ def _causes(
     elif verdict.empties_a_layer and not (record.breaks or record.eager):
         entries.insert(0, [*_nothing_compiled(verdict, record, context.test)])
     if context.source is not None:
-        add_changed(entries, _near(verdict, record), context.source)
+        # Without the parameters of its name, which is then that of a function.
+        test = replace(context.test, function=context.test.function.partition("[")[0])
+        near = [*_near(verdict, record), test]
+        add_changed(entries, near, context.source)
     return entries
 
 
@@ -259,8 +262,8 @@ def footer(judged: Judgement, findings: Sequence[Finding], context: Context) -> 
     for name, before, after in _package_changes(case, verdict):
         yield _label("package", f"{name} {before} -> {after}")
     if verdict.foreign:
-        words = f"never recorded, judged by the values of {verdict.foreign}"
-        yield _label("profile", f"{context.profile} was {words}")
+        words = f"has no values of its own, judged by those of {verdict.foreign}"
+        yield _label("profile", f"{context.profile} {words}")
 
 
 def _explain(findings: Sequence[Finding], typed: Typed) -> Iterator[TextLine]:
@@ -329,6 +332,8 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
         yield _label(word, context.not_accepted)
     else:
         text = f"in place of {context.replaces}: " if context.replaces else ""
+        if verdict.by_marker:  # an update writes nothing of a test that exceeds its cap
+            text = "once the cap is raised: "
         command = context.accept or context.typed.test(context.nodeid, *flags)
         yield _label(word, text, command)
 

@@ -276,7 +276,7 @@ def _notes(test: TestReport) -> Iterator[str]:
     if test.ungated is not None:
         yield f"not gated: {test.ungated}"
     if test.foreign:
-        yield f"judged by the values of {test.foreign}; this profile was never recorded"
+        yield f"judged by the values of {test.foreign}; this profile has none of its own"
     compiled = [f"{count} {layer}" for layer, count in test.setup.graphs.items() if count]
     if compiled:
         yield f"compiled around the test, by fixtures: {', '.join(compiled)}"

@@ -58,6 +58,21 @@ def is_red(test: TestReport) -> bool:
     return standing(test) in FAILING or test.failed_by == "gate"
 
 
+def is_excused(test: TestReport) -> bool:
+    """Return whether a test is beyond its budget and does not fail: it is marked xfail."""
+    return test.verdict in FAILING and test.outcome in ("xfailed", "xpassed")
+
+
+def limits_in_code(tests: Iterable[TestReport]) -> str:
+    """Return which limits in the code tests exceed, in words; an update raises none of these."""
+    exceeded = [
+        "limits of the blocks" if test.block else "caps of the markers"
+        for test in tests
+        if test.block or verdict_of(test).by_marker
+    ]
+    return " and the ".join(sorted({*exceeded}))
+
+
 def acceptable(test: TestReport) -> bool:
     """Return whether an update of the baseline accepts any of what a test counted."""
     return BY_VERDICT[test.verdict].accepted and verdict_of(test).acceptable
@@ -136,6 +151,7 @@ def row(test: TestReport) -> str:
     if breaks:
         counts.append(f"{breaks} {noun(breaks, 'graph break')}")
     counts += moved_totals(test)
+    counts += [test.outcome] if is_excused(test) else []
     return f"{test.nodeid}   {', '.join(counts)}".rstrip()
 
 

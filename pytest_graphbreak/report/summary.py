@@ -32,6 +32,8 @@ from pytest_graphbreak.report.standing import (
     REPORTED,
     acceptable,
     count_standings,
+    is_excused,
+    limits_in_code,
     row,
     standing,
     tests_without_judgement,
@@ -75,6 +77,11 @@ class Outcome(Struct):
         about all ``tests``.
         """
         return [test for test in self.tests if not test.written]
+
+
+def _is_to_write(test: TestReport) -> bool:
+    """Return whether the run writes the counts of a test: it does not where the test fails."""
+    return test.written and test.outcome in ("passed", "xpassed")
 
 
 def header(outcome: Outcome) -> str:
@@ -206,7 +213,7 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
     pruned = [str(change) for change in outcome.changes.of_kind("pruned")]
     yield from list_lines("pruned", pruned, MOST)
     partial = {test.nodeid.partition("::")[0] for test in outcome.tests} - {*outcome.complete_files}
-    if outcome.settings.prune and not pruned and partial:
+    if outcome.settings.prune and not outcome.changes.of_kind("changed", "pruned") and partial:
         words = (
             "no entry was removed: only a whole file shows what is gone, without -k, -m or an id"
         )
@@ -224,14 +231,15 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
             "updated": outcome.changes.of_kind("changed"),
         }
         parts += [f"{len(items)} {word}" for word, items in written.items() if items]
+    elif unwritten := sum(map(_is_to_write, outcome.tests)):
+        parts.append(f"{unwritten} not written")
     unseen = sum(1 for test in outcome.tests if test.unseen)
     if unseen:
         parts.append(f"{unseen} with a cap or baseline on a layer that was not there")
     foreign = sum(1 for test in outcome.tests if test.foreign)
     if foreign:
-        parts.append(
-            f"{foreign} judged by another profile ({outcome.profile} was never recorded for them)"
-        )
+        words = f"judged by the values of another profile ({outcome.profile} has none for them)"
+        parts.append(f"{foreign} {words}")
     if parts:
         number = len(outcome.tests)
         words = f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
@@ -241,8 +249,9 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
 def _count_unjudged(outcome: Outcome) -> Counter[str]:
     """Count the tests that ``count_standings`` leaves out, by reason."""
     reasons = Counter[str]()
-    for test in outcome.final:
-        if standing(test) != "none" or test.ungated is not None:
+    for test in outcome.tests:
+        is_counted = standing(test) != "none" or test.ungated is not None
+        if _is_to_write(test) or (is_counted and not test.written):
             continue
         if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
             reasons["failed without the gate"] += 1
@@ -259,7 +268,7 @@ def _next(outcome: Outcome, condition: str) -> Iterator[TextLine]:
     tests = [
         test
         for test in outcome.final
-        if BY_VERDICT[test.verdict].accepted and standing(test) != "none"
+        if BY_VERDICT[test.verdict].accepted and standing(test) != "none" and not is_excused(test)
     ]
     if not settings.gate or not (tests or outcome.stale):
         return
@@ -279,17 +288,13 @@ def _write_command(outcome: Outcome, tests: Sequence[TestReport], condition: str
     verdicts = {test.verdict for test in tests}
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
-    if failed and not any(verdict.acceptable for verdict in failed):
-        limits = (
-            "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
-        )
-        return label_line("next", f"fix the code, or raise the {limits}")
+    if failed and not any(map(acceptable, red)):
+        return label_line("next", f"fix the code, or raise the {limits_in_code(red)}")
     words, *flags = _update(verdicts, condition)
     if failed:
-        # An update raises no cap.
-        by_marker = any(verdict.by_marker for verdict in failed)
-        caps = "raise the caps of the markers and " if by_marker else ""
-        words, flags = f"fix the code, or {caps}accept: ", ["--graph-budget-update"]
+        limits = limits_in_code(red)
+        raised = f"raise the {limits} and " if limits else ""
+        words, flags = f"fix the code, or {raised}accept: ", ["--graph-budget-update"]
     if outcome.stale or any(verdict.needs_prune for verdict in failed):
         flags.append("--graph-budget-prune")
     return label_line("next", words, outcome.settings.typed.rerun(*flags))

@@ -74,3 +74,20 @@ def test_many_lines_are_counted(suite: Suite) -> None:
     suite.write(f"{HELPER.replace(': 3}', ': 14}')}{more}", "helper")
     result = suite.run("--graph-budget")
     result.stdout.fnmatch_lines(["      ... and 8 more lines"])
+
+
+def test_the_line_of_its_own_function_comes_before_those_of_other_tests(suite: Suite) -> None:
+    record(suite)
+    other = "    def test_first():\n        pass\n\n    def test_it"
+    moved = PROGRAM.replace("    def test_it", other).replace(
+        "torch.compile(wave,", "dict(wave=wave,"
+    )
+    suite.write(moved.replace("run(torch", "wave(torch"))
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "      changed since the baseline (??????????): *:* in test_it",
+            "          run = dict(wave=wave, *",
+        ]
+    )

@@ -56,3 +56,11 @@ def test_an_improved_test_says_what_fell_where_its_graphs_did_not() -> None:
     fewer = test["baseline"] | {"recompiles": {"dynamo": 1}}
     (seen,) = as_tests(test | {"nodeid": "t.py::a", "baseline": fewer})
     assert row(seen) == "t.py::a   dynamo 1, dynamo recompiles 1 -> 0"
+
+
+def test_the_places_of_a_test_that_exceeds_its_marker_alone_are_those_that_its_baseline_has() -> (
+    None
+):
+    (test,) = as_tests(over("t.py::a", 2, 2, cap={"layers": {"dynamo": 1}}))
+    (cause,) = root_causes(by_nodeid([test])).findings
+    assert str(cause.where).startswith("models/head.py") or cause.where.file == "models/head.py"

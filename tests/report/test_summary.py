@@ -98,8 +98,15 @@ def test_a_long_list_is_counted() -> None:
 
 
 def test_what_is_written_is_red_no_longer() -> None:
-    tests = [over(f"t.py::test[{number}]", 1, 2, written=True) for number in range(2)]
-    assert shown(a_run(*tests, settings=replace(CHECK, update=True))) == []
+    passed = {"written": True, "outcome": "passed", "failed_by": None}
+    tests = [over(f"t.py::test[{number}]", 1, 2, **passed) for number in range(2)]
+    update = replace(CHECK, update=True)
+    changes = Changes()
+    assert shown(a_run(*tests, settings=update, changes=changes)) == []
+    assert shown(a_run(*tests, settings=update)) == ["2 tests on cpu: 2 not written"]
+    own = over("t.py::own", 1, 2, written=True, failed_by="test")
+    own_failure = shown(a_run(*tests, own, settings=update, changes=changes))
+    assert own_failure == ["3 tests on cpu: 1 failed without the gate"]
 
 
 # the rest
@@ -132,6 +139,10 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     both = over(failed_by="gate", cap={"layers": {}, "breaks": 0})
     caps = "raise the caps of the markers and accept: "
     assert next_lines(red, both) == [update.replace("accept: ", caps)]
+    block = over("t.py::b", failed_by="gate", block=True)
+    limits = caps.replace("markers", "markers and the limits of the blocks")
+    assert next_lines(red, both, block) == [update.replace("accept: ", limits)]
+    assert next_lines(over("t.py::x", failed_by=None, outcome="xfailed")) == []
     record = "next       record what is missing: python -m pytest --graph-budget-record"
     assert next_lines(new) == [record]
     assert next_lines(new, stale=[STALE]) == [f"{record} --graph-budget-prune"]
