@@ -175,6 +175,9 @@ def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tu
 # '  File "a.py", line 3' of Python, or 'a.py:3:' of pytest.
 _PLACE = re.compile(r"^(?:  File \"(.+?)\", line \d+|(\S[^\n:]*\.py):\d+(?::|$))", re.MULTILINE)
 
+# The stack of the user's code, which a message of Dynamo ends with; it looks like a traceback.
+_USER_CODE = re.compile(r"^from user code:\n(?:.+(?:\n|\Z))*", re.MULTILINE)
+
 
 def _last_place(traceback_text: str) -> str:
     """Return the file in which the exception was raised, in Python's notation or pytest's."""
@@ -190,7 +193,7 @@ def _raising_file(traceback_text: str) -> str:
 
 def _places(traceback_text: str) -> Iterator[str]:
     """Return the files of a traceback, the innermost first."""
-    places = _PLACE.findall(traceback_text.replace("\\", "/"))
+    places = _PLACE.findall(_USER_CODE.sub("", traceback_text).replace("\\", "/"))
     return (quoted or bare for quoted, bare in reversed(places))
 
 

@@ -12,10 +12,10 @@ import os
 import stat
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Final
 
@@ -119,7 +119,7 @@ def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
         _check_list(file)
         try:
             archive = zipfile.ZipFile(file)
-            members = [item for item in archive.infolist() if _is_report(item)]
+            members = sorted(filter(_is_report, archive.infolist()), key=attrgetter("filename"))
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise OSError(f"not a zip archive: {error}") from None
         if not members:
@@ -145,8 +145,9 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     try:
         with archive.open(member) as file:
             return _read_bounded(file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        # RuntimeError: it is encrypted. NotImplementedError: unknown compression.
+    except OSError:
+        raise
+    except Exception as error:  # each way of compressing has errors of its own
         raise OSError(f"{member.filename}: cannot be unpacked: {error}") from None
 
 

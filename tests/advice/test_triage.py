@@ -342,6 +342,14 @@ def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
     assert found.raised.startswith("torch/_dynamo/")
     assert not found.raised.endswith("exc.py")
     assert f"read: {found.raised}, " in "\n".join(found.lines("pytest"))
+    trace = (
+        '  File "/x/site-packages/torch/_dynamo/guards.py", line 3, in f\n    x\nKeyError: 1\n\n'
+    )
+    user = (
+        'from user code:\n   File "a.py", line 1, in g\n    y\n  File "b.py", line 2, in h\n    z'
+    )
+    found = triage("torch._dynamo.exc.InternalTorchDynamoError", "KeyError: 1", trace + user)
+    assert found.raised == "torch/_dynamo/guards.py"
 
 
 @given(st.text(), st.text(), st.text())

@@ -124,3 +124,16 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, cut: int) -> None:
     assert f"{path}: cannot be read" in refused(path)
     path.write_bytes(data[:40] + bytes(20) + data[60:])
     assert "cannot be" in refused(path)
+
+
+@pytest.mark.parametrize("edits", [{50: b"\xff" * 10}, {6: b"\0\x08", 30: b"\xff"}])
+def test_a_damaged_member_is_refused(tmp_path: Path, edits: dict[int, bytes]) -> None:
+    """Data that are none of LZMA, and a name that is not the UTF-8 that its header promises."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("graphs.json", ONE)
+    data = bytearray(path.read_bytes())
+    for at, new in edits.items():
+        data[at : at + len(new)] = new
+    path.write_bytes(data)
+    assert "graphs.json: cannot be unpacked" in refused(path)

@@ -47,7 +47,7 @@ def no_other_compiles(patience: float) -> Iterator[None]:
     lock = importlib.import_module(f"{_DYNAMO}.convert_frame").compile_lock
     if not lock.acquire(timeout=patience):
         raise Busy(
-            f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "
+            f"a thread of an earlier test has been compiling for more than {patience:g} s and "
             f"goes on; join the threads that a test starts"
         )
     try:
