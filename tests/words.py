@@ -102,7 +102,6 @@ def functions() -> Iterator[Function]:
     for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert node.end_lineno is not None
                 yield Function(f"{module}:{node.name}", node.end_lineno - node.lineno + 1)
 
 

@@ -55,12 +55,10 @@ class Line:
             timeout=timeout,
             directory=str(self.directory),
         )
-        assert self.server.stdin is not None
         self.server.stdin.write(order.line())
         self.server.stdin.flush()
 
     def answer(self) -> str:
-        assert self.server.stdout is not None
         return self.server.stdout.readline().strip()
 
     def pids(self) -> list[int]:
@@ -76,7 +74,6 @@ def line(tmp_path: Path) -> Iterator[Line]:
     found.server.kill()
     found.server.wait()
     for stream in (found.server.stdin, found.server.stdout):
-        assert stream is not None
         stream.close()
 
 
@@ -99,7 +96,6 @@ def test_the_end_of_the_command_is_the_end_of_its_program(line: Line) -> None:
     """However it ended: the system closes its end of the pipe."""
     line.order(seconds=600)
     pids = line.pids()
-    assert line.server.stdin is not None
     line.server.stdin.close()
     assert line.server.wait(30) == 0
     assert not any(map(lives, pids))

@@ -370,7 +370,6 @@ def test_peek_sees_what_was_so_far_and_reads_it_once() -> None:
     compile(broken)(X)
     assert opened.peek().graphs == {"dynamo": 3}  # type: ignore[union-attr]
     assert closed(opened).graphs == {"dynamo": 3}
-    assert one is not None
     assert one.graphs == {"dynamo": 1}
 
 
@@ -572,7 +571,6 @@ def test_graphs_that_pass_by_are_counted_and_are_an_error() -> None:
 def test_a_graph_that_dynamo_does_not_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with window() as seen:
         opened = observer._sensors
-        assert opened is not None
         monkeypatch.setattr(opened._ledger, "_read", lambda: (None, 0))
         compile(clean)(X)
     assert any("does not have" in error for error in seen[0].errors)

@@ -94,7 +94,6 @@ def test_device_graphs_have_the_stack_that_led_to_them() -> None:
 def test_device_graphs_have_their_numbers() -> None:
     (whole,) = seen_in(ONE_PROCESS, "compiled_three_calls")
     assert (whole.ops, whole.inputs, whole.outputs) == (2, 2, 1)
-    assert whole.hash is not None
     assert len(whole.hash) == 32
     probe, rest = seen_in(ONE_PROCESS, "compiled_split_in_a_module")
     assert (probe.module, rest.module) == ("stats", "stats")
