@@ -59,7 +59,7 @@ def step() -> None:
         (Sly.__hash__, "Sly.__hash__"),
         ("x" * 1000, f"'{'x' * 76}..."),
     ],
-    ids=str,
+    ids=lambda parameter: type(parameter).__name__,
 )
 def test_no_attribute_is_read_and_no_address_shown(constant: Any, said: str) -> None:
     asked.clear()
