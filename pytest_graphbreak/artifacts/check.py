@@ -9,15 +9,17 @@ each, and looks at what no single test shows: entries whose test is gone (``stal
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 
 from msgspec import Struct
 
+from pytest_graphbreak.artifacts.incoming import ReportError
 from pytest_graphbreak.artifacts.rejudge import Judge, Judged
-from pytest_graphbreak.artifacts.union import NamedTest, Union
+from pytest_graphbreak.artifacts.union import NamedTest, SeenTest, Union
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.report.standing import weight
@@ -103,9 +105,10 @@ def check(
             result.unusable += [f"{name}incomplete: {problem}" for problem in side.incomplete]
             contradicted |= {item.key for item in side.contradictions}
     try:
+        refuse_without_baselines(judge.checkout, filterfalse(judge.earlier, together.seen.values()))
         judge.baselines.check()
         result.stale = stale_entries(judge.checkout, judge.baselines, together)
-    except BaselineError as error:
+    except (ReportError, BaselineError) as error:
         result.unusable.append(str(error))
         return result
     result.unreported = _unreported(judge.baselines, together, result.stale)
@@ -118,6 +121,19 @@ def check(
         except BaselineError as error:  # an impossible node id
             result.unusable.append(f"{seen.report.name}: {error}")
     return result
+
+
+def refuse_without_baselines(checkout: Checkout, tests: Iterable[SeenTest]) -> None:
+    """Raise ``ReportError`` if tests had baselines in their run, and the checkout has none."""
+    if checkout.directory.exists():
+        return
+    for seen in tests:
+        if seen.test.baseline is not None:
+            raise ReportError(
+                f"{checkout.directory} is not there, and {seen.nodeid} was compared with a "
+                f"baseline ({seen.report.name}): run this in the checkout that has the baselines, "
+                "or name their directory with --graph-budget-dir"
+            )
 
 
 def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
@@ -154,12 +170,17 @@ def _stale_on(
     whole_files = files & complete
     # If a collected file exists in a directory, this is the right checkout for it.
     directories = {Path(file).parent for file in whole_files if os.path.isfile(root / file)}
+    collected = together.collected_tests
+    # Reports of another commit may have a file that this checkout lacks: its tests are not gone.
+    reported = {nodeid.partition("::")[0] for nodeid in collected}
     gone = {
         file
         for file in baselines.files()
-        if Path(file).parent in directories and not os.path.exists(root / file)
+        if Path(file).parent in directories
+        and file not in reported
+        and not os.path.exists(root / file)
     }
-    for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
+    for entry in baselines.stale(collected, files, gone, profile=profile):
         # Of a file of which only functions are complete (``pytest a.py::test_b``), nothing else is
         # known to be gone.
         if complete & {entry.file, f"{entry.file}::{entry.test}"} or entry.file in gone:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.artifacts.check import stale_entries
+from pytest_graphbreak.artifacts.check import refuse_without_baselines
 from pytest_graphbreak.artifacts.incoming import ReportError
 from pytest_graphbreak.artifacts.union import BLIND, FAILED, MEASURED, NamedTest, SeenTest, Union
 from pytest_graphbreak.baseline import (
@@ -81,15 +81,7 @@ def refuse_unfit(together: Union, checkout: Checkout, base_profile: str | None) 
     for seen in together.seen.values():
         _refuse_test(seen)
     refuse_file(checkout.directory)
-    if checkout.directory.exists():
-        return
-    for seen in together.seen.values():
-        if seen.test.baseline is not None:
-            raise ReportError(
-                f"{checkout.directory} is not there, and {seen.nodeid} was compared with a "
-                f"baseline ({seen.report.name}): run this in the checkout that has the baselines, "
-                "or name their directory with --graph-budget-dir"
-            )
+    refuse_without_baselines(checkout, together.seen.values())
 
 
 def _refuse_test(seen: SeenTest) -> None:
@@ -118,6 +110,7 @@ class LeftOut(Struct):
     contradicted: list[str] = []
     blind: list[str] = []
     not_run: list[str] = []
+    ungated: list[str] = []
 
     @property
     def counts(self) -> dict[str, int]:
@@ -156,6 +149,21 @@ class Offer(Struct, frozen=True):
         files = plural(len(self.changes.files), "file")
         return f"{plural(len(self.changed_entries), 'change')} in {files}"
 
+    @property
+    def ungated(self) -> list[str]:
+        """The tests that are not gated, by their entry or, without an entry, by their marker."""
+        by_entry = [change.nodeid for change in self.changes.of_kind("ungated")]
+        return by_entry + self.left_out.ungated
+
+    @property
+    def why_nothing(self) -> str:
+        """The reason why no file changes."""
+        left_out = self.left_out
+        apart = (left_out.failed, left_out.xfailed, left_out.contradicted, left_out.blind)
+        if any(apart) or self.ungated:
+            return "what differs is left out"
+        return "the baselines say this already"
+
     def part(self, accepted: Collection[NamedTest]) -> Offer:
         """Return the offer with the accepted changes alone."""
         names = {nodeid for _, nodeid in accepted}  # an entry is gone on all profiles at once
@@ -177,20 +185,18 @@ class Offer(Struct, frozen=True):
 
 def make_offer(
     together: Union,
-    checkout: Checkout,
+    baselines: Baselines,
     is_wanted: Callable[[str], bool],
     *,
     base_profile: str | None,
-    prune: bool,
+    gone: list[Entry],
 ) -> Offer:
-    """Return what the wanted tests change, by node id. Raises ``BaselineError``.
+    """Return what the wanted tests change, by node id, and ``gone`` entries, which are dropped.
 
-    With ``prune`` entries are dropped whose test is gone.
+    Raises ``BaselineError``.
     """
-    directory, baselines = checkout.directory, Baselines(checkout.directory)
+    directory = baselines.directory
     measured, left_out = _gather(together, baselines, is_wanted, base_profile)
-    stale = stale_entries(checkout, baselines, together) if prune else ()
-    gone = [entry for entry in stale if is_wanted(entry.nodeid)]
     changes = preview(directory, measured, prune=gone, base_profile=base_profile)
     return Offer(together, directory, base_profile, measured, gone, left_out, changes)
 
@@ -223,6 +229,8 @@ def _gather(
             (left_out.xfailed if is_xfail else left_out.failed).append(seen.name)
         elif seen.level != MEASURED:
             left_out.not_run.append(seen.name)
+        elif seen.test.ungated is not None and baselines.entry(seen.nodeid) is None:
+            left_out.ungated.append(seen.nodeid)
         # A test that compiles nothing has no entry, unless it has one already.
         elif record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
             environment = seen.report.environment
@@ -297,10 +305,9 @@ def summary_lines(offer: Offer, *, pruning: bool) -> Iterator[TextLine]:
     yield from list_lines("not seen", left_out.blind, MOST_BLIND)
     yield from list_lines("failed", left_out.failed, MOST_NAMED)
     yield from list_lines("xfailed", left_out.xfailed, MOST_NAMED)
-    ungated = [change.nodeid for change in offer.changes.of_kind("ungated")]
-    yield from list_lines("ungated", ungated, MOST_NAMED)
+    yield from list_lines("ungated", offer.ungated, MOST_NAMED)
     counts = {words: len(offer.changes.of_kind(kind)) for kind, words in CHANGED.items()}
-    counts |= left_out.counts
+    counts |= {CHANGED["ungated"]: len(offer.ungated), **left_out.counts}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count]
     yield TextLine(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
     for reason in together.incomplete:

@@ -38,12 +38,16 @@ from pytest_graphbreak.text.output import TextLine
 
 
 class Judged(Struct, frozen=True):
-    """One test with its new verdict. ``test`` is its entry in a report, ``seen`` what a run saw."""
+    """One test with its new verdict. ``test`` is its entry in a report, ``seen`` what a run saw.
+
+    ``by_run``: another run was its budget, so that an update of the baselines changes nothing.
+    """
 
     seen: SeenTest
     verdict: Verdict
     test: TestReport
     lines: Sequence[TextLine]
+    by_run: bool = False
 
     @property
     def fails(self) -> bool:
@@ -82,10 +86,8 @@ class Judge:
         if seen.level < BLIND:  # skipped, crashed or failed by itself: not measured to its end
             return None
         entry = self.baselines.entry(seen.nodeid)
-        others = self.against.seen if self.against is not None else {}
-        earlier = others.get(seen.key)
-        record = seen.test.record
-        if earlier is not None and earlier.level == MEASURED:
+        earlier, record = self.earlier(seen), seen.test.record
+        if earlier is not None:
             source: SeenTest | Entry | None = earlier
             budget: Expected | None
             budget, record = budget_of(earlier, record)
@@ -105,21 +107,29 @@ class Judge:
         judged = judgement(case, self.checkout)
         if judged.fails:
             judged = replace(judged, lines=failure(judged, self._context(seen, source)))
-        return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
+        test = _judged_test(seen.test, judged)
+        return Judged(seen, judged.verdict, test, judged.lines, by_run=earlier is not None)
+
+    def earlier(self, seen: SeenTest) -> SeenTest | None:
+        """Return the test in the other run, if that measured it to its end."""
+        others = self.against.seen if self.against is not None else {}
+        earlier = others.get(seen.key)
+        return earlier if earlier is not None and earlier.level == MEASURED else None
 
     def _context(self, seen: SeenTest, source: SeenTest | Entry | None) -> Context:
         """Return what the text of a failure contains; ``source`` is what it was judged by."""
         report = seen.report.path or seen.report.name
-        baseline, line = None, None
+        baseline, line, against = None, None, None
         if isinstance(source, Entry):
             baseline, line = display_path(source.path, self.checkout.root), source.line
         elif source is not None:
-            baseline = source.report.name
+            against = source.report.name
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,
             baseline=baseline,
             baseline_line=line,
+            against=against,
             accept=self.typed.accept(report, nodeid=seen.nodeid, run=self.run),
             typed=self.typed,
         )

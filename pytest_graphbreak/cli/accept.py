@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.check import stale_entries
 from pytest_graphbreak.artifacts.download import ARTIFACTS, download, github_run
 from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from pytest_graphbreak.artifacts.offer import (
@@ -24,7 +25,7 @@ from pytest_graphbreak.artifacts.offer import (
 )
 from pytest_graphbreak.artifacts.rejudge import Judge
 from pytest_graphbreak.artifacts.union import NamedTest, union
-from pytest_graphbreak.baseline import Change
+from pytest_graphbreak.baseline import Baselines, Change
 from pytest_graphbreak.cli.messages import note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, add_directory, filter_of_tests
 from pytest_graphbreak.config.checkout import Checkout, find_checkout
@@ -93,9 +94,14 @@ def run(args: argparse.Namespace) -> int:
     with without_collector():  # reports of many tests are read, kept and written
         together = union(_reports(args), runs=checkout.runs == "fail")
         refuse_unfit(together, checkout, args.base_profile)
-        is_wanted = filter_of_tests(args.tests, {nodeid for _, nodeid in together.seen})
-        profile, prune = args.base_profile, args.prune
-        offer = make_offer(together, checkout, is_wanted, base_profile=profile, prune=prune)
+        baselines = Baselines(checkout.directory)
+        stale = stale_entries(checkout, baselines, together) if args.prune else []
+        nodeids = {nodeid for _, nodeid in together.seen}
+        is_wanted = filter_of_tests(args.tests, nodeids, [entry.nodeid for entry in stale])
+        gone = [entry for entry in stale if is_wanted(entry.nodeid)]
+        offer = make_offer(
+            together, baselines, is_wanted, base_profile=args.base_profile, gone=gone
+        )
         code = _settle(args, checkout, offer)
     return DECLINED if offer.left_out.contradicted else code
 
@@ -121,7 +127,7 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
         say_all(change_lines(offer.changed_entries, checkout.root))
     say_all(summary_lines(offer, pruning=args.prune))
     if not offer.changes.files:
-        say("Nothing to write: the baselines say this already.")
+        say(f"Nothing to write: {offer.why_nothing}.")
         return OK
     what = f"{offer.words} below {display_path(checkout.directory, Path.cwd())}"
     if args.dry_run:

@@ -31,7 +31,7 @@ from pytest_graphbreak.cli.report import (
     run_of,
     write_pages,
 )
-from pytest_graphbreak.config.checkout import find_checkout, is_missing
+from pytest_graphbreak.config.checkout import find_checkout
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.root_causes import (
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find_checkout(Path.cwd(), args.graph_budget_dir)
-    if is_missing(checkout.root, checkout.directory):
+    if not checkout.directory.exists():
         note(f"{checkout.directory} is not there, so no baseline is read")
     made_by, runs = run_of(args) or this_run(), checkout.runs == "fail"
     earlier = union(load_all(args.against, note=note), runs=runs) if args.against else None
@@ -199,7 +199,8 @@ def _totals(
     """Return the number of tests by verdict, and the next step."""
     tests = [judged.test for judged in result.judged]
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
-    head = f"{plural(len(result.judged), 'test')} judged on {where}: {standing_words(tests)}"
+    gated = sum(test.ungated is None for test in tests)
+    head = f"{plural(gated, 'test')} judged on {where}: {standing_words(tests)}"
     if result.no_verdict:
         hint = " Is a report missing? If this is intended: --allow-missing."
         step = "" if result.unusable else hint
@@ -212,10 +213,14 @@ def _totals(
     if not result.failures:
         words = f"{head}. Not passed: {', '.join(result.gaps)}.{gone}"
         return TextLine(words, "verdict bad", command=accept if gone else "")
-    accepts = any(acceptable(judged.test) for judged in result.failures)
-    advice = " Accept intended changes: " if accepts else ""
+    by_run = {judged.by_run for judged in result.failures if acceptable(judged.test)}
+    accepts, advice = False in by_run, ""
+    if accepts:
+        advice = " Accept intended changes: "
+    elif by_run:
+        advice = " Intended changes pass once the reports of --against have them."
     words = f"{head}. {_why_red(result)}.{advice}"
-    return TextLine(words, "verdict bad", command=accept if advice else "")
+    return TextLine(words, "verdict bad", command=accept if accepts else "")
 
 
 def _excused(result: CheckedUnion) -> str:

@@ -26,6 +26,7 @@ from pytest_graphbreak.report.root_causes import by_nodeid, root_cause_lines, ro
 from pytest_graphbreak.report.runs import NO_NOTES, CheckNotes, ProfileRun, runs_of
 from pytest_graphbreak.report.standing import NAMED, row, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.numbers import plural
 
@@ -86,12 +87,26 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def filter_of_tests(text: str | None, nodeids: Collection[str]) -> Callable[[str], bool]:
+def filter_of_tests(
+    text: str | None, nodeids: Collection[str], gone: Collection[str] = ()
+) -> Callable[[str], bool]:
     """Return the filter of ``--tests``, which takes a node id.
 
-    The whole id of a test in the reports (``nodeids``) selects only this test, so that the command
-    which a failure prints does not include others. Square brackets are literal, as node ids often
-    have them.
+    ``nodeids`` are the tests of the reports, ``gone`` those of entries that may be dropped. Raises
+    ``UserError`` if the filter takes none of them: it is a typing error.
+    """
+    takes = _filter(text, {*nodeids, *gone})
+    if text is not None and not any(map(takes, (*nodeids, *gone))):
+        words = f"no test of these reports matches; they have {plural(len(nodeids), 'test')}"
+        raise UserError(f"--tests {text}: {words}")
+    return takes
+
+
+def _filter(text: str | None, nodeids: Collection[str]) -> Callable[[str], bool]:
+    """Return the filter for a text.
+
+    The whole id of a test selects only this test, so that the command which a failure prints does
+    not include others. Square brackets are literal, as node ids often have them.
     """
     if text is None:
         return lambda nodeid: True

@@ -90,9 +90,12 @@ def layer_counts(
     return text
 
 
-def headline(verdict: Verdict, record: Record) -> TextLine:
-    """Return one line with the count that changed most, and whose limit it passed."""
-    return first_line(_moved_most(verdict, record))
+def headline(verdict: Verdict, record: Record, budget: str = "the baseline") -> TextLine:
+    """Return one line with the count that changed most, and whose limit it passed.
+
+    ``budget`` names what stands for the baseline: ``--against`` if that is another run.
+    """
+    return first_line(_moved_most(verdict, record, budget))
 
 
 def first_line(text: str) -> TextLine:
@@ -100,11 +103,11 @@ def first_line(text: str) -> TextLine:
     return TextLine(text, "headline", head="graph budget: ")
 
 
-def _moved_most(verdict: Verdict, record: Record) -> str:
+def _moved_most(verdict: Verdict, record: Record, budget: str) -> str:
     if verdict.name == "new":
         return f"no baseline for this test ({graphs_and_breaks(record)})"
     if verdict.empties_a_layer:
-        return _no_graph_any_more(verdict, record)
+        return _no_graph_any_more(verdict, record, budget)
     steps = verdict.over or verdict.lost or verdict.improved
     if not steps:
         return f"{verdict.name}, {graphs_and_breaks(record)}"
@@ -115,21 +118,21 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
         key=lambda item: (item.kind != "ops", abs(item.growth), item.layer == record.headline),
     )
     sign = f"{step.growth:+d}"
-    return f"{_amount(step)}, {_limit_words(step)} {step.before} ({sign})"
+    return f"{_amount(step)}, {_limit_words(step, budget)} {step.before} ({sign})"
 
 
-def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
+def _no_graph_any_more(verdict: Verdict, record: Record, budget: str) -> str:
     """Describe a layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     if step.by != "baseline":
-        return f"no {step.layer} graph, {_limit_words(step)} {step.before}"
+        return f"no {step.layer} graph, {_limit_words(step, budget)} {step.before}"
     still = f" ({graphs_and_breaks(record)} still)" if any(record.graphs.values()) else ""
-    return f"no {step.layer} graph any more, {_limit_words(step)} {step.before}{still}"
+    return f"no {step.layer} graph any more, {_limit_words(step, budget)} {step.before}{still}"
 
 
-def _limit_words(step: Difference) -> str:
-    if step.growth < 0 and step.by == "baseline":
-        return "the baseline has"
+def _limit_words(step: Difference, budget: str) -> str:
+    if step.by == "baseline":
+        return f"{budget} has" if step.growth < 0 else f"{budget} allows"
     option = "--max-compiled" if step.kind == "compiled" else "--max-graphs"
     return f"{option} allows" if step.by == "option" else f"the {step.by} allows"
 

@@ -46,16 +46,18 @@ class Context(Struct, frozen=True):
     """What the text of a failed test says besides its case and the verdict.
 
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``), and
-    ``baseline_line`` the line of the entry. ``typed`` is how pytest was started, ``test`` the place
-    of the test, ``accept`` the command that accepts if baselines are not written from here: in CI,
-    and for a report of another machine; ``not_accepted`` says why there is none. ``source`` is the
-    checkout that was tested, if it is here.
+    ``baseline_line`` the line of the entry; ``against`` is a report that is the budget instead.
+    ``typed`` is how pytest was started, ``test`` the place of the test, ``accept`` the command that
+    accepts if baselines are not written from here: in CI, and for a report of another machine;
+    ``not_accepted`` says why there is none. ``source`` is the checkout that was tested, if it is
+    here.
     """
 
     nodeid: str
     profile: str
     baseline: str | None = None
     baseline_line: int | None = None
+    against: str | None = None
     accept: str | None = None
     not_accepted: str = ""
     replaces: str = ""
@@ -77,9 +79,10 @@ def failure(judged: Judgement, context: Context) -> list[TextLine]:
     # Numbers without consequences are left out: recompiles repeat operations, which is no gain.
     # ``STRICT`` are ``improved`` and ``changed``, which are red for numbers alone.
     ops = verdict.ops if verdict.name in STRICT else verdict.lost
+    budget = "the baseline" if context.against is None else "--against"
     return [
         *blocks(
-            [headline(verdict, record)],
+            [headline(verdict, record, budget)],
             chain(*_causes(verdict, record, findings, context)),
             changed_counts(verdict, record, context.fixtures, ops),
             footer(judged, findings, context),
@@ -251,7 +254,9 @@ def footer(judged: Judgement, findings: Sequence[Finding], context: Context) -> 
     if verdict.by_marker:
         words = "@pytest.mark.max_graphs: fix the code, or raise the cap"
         yield _label("marker", words)
-    if verdict.acceptable:
+    if context.against is not None:  # no update of baselines changes it
+        yield _label("against", f"{context.against}{_recorded_with(case)}")
+    elif verdict.acceptable:
         yield from _accept(verdict, context)
     if context.baseline is not None:
         place = context.baseline

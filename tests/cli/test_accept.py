@@ -52,6 +52,34 @@ def test_every_test_but_those_that_failed_by_themselves(workspace: Workspace) ->
     assert "not seen   tests/test_a.py::blind   a sensor is missing   on cpu" in said.out
 
 
+def test_tests_that_are_not_gated_are_left_out(workspace: Workspace) -> None:
+    """As ``--graph-budget-record`` and ``--graph-budget-update`` leave them out."""
+    ungated = a_test("tests/test_a.py::apart", ungated="it depends on the data")
+    workspace.report("one.json", a_report(ungated))
+    said = workspace.run("accept", "--yes", "one.json", code=0)
+    assert said.out == (
+        "ungated    tests/test_a.py::apart\n"
+        "cpu: 1 ungated\n"
+        "Nothing to write: what differs is left out.\n"
+    )
+    # An entry that there is already is renewed.
+    workspace.report("one.json", a_report(ungated | {"ungated": None}))
+    assert workspace.run("accept", "--yes", "one.json").code == 0
+    workspace.report("one.json", a_report(ungated | {"graphs": {"dynamo": 2}}))
+    assert "~ apart   cpu   dynamo 1 -> 2" in workspace.run("accept", "--yes", "one.json").out
+
+
+def test_the_baselines_say_it_already_only_where_nothing_is_left_out(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    workspace.run("accept", "--yes", "one.json")
+    said = workspace.run("accept", "--yes", "one.json", code=0)
+    assert said.out.endswith("Nothing to write: the baselines say this already.\n")
+    xfailed = a_test(f"{T}_2", 5, outcome="xfailed")
+    workspace.report("one.json", a_report(a_test(T), xfailed))
+    said = workspace.run("accept", "--yes", "one.json", code=0)
+    assert said.out.endswith("Nothing to write: what differs is left out.\n")
+
+
 # profiles
 
 
@@ -231,9 +259,7 @@ def test_a_review_that_is_interrupted_writes_nothing(workspace: Workspace) -> No
         ("test_yolo", ["test_yolo[a]", "test_yolo[b]"]),
         ("test_yolo[a]", ["test_yolo[a]"]),
         ("*yolo[?]", ["test_yolo[a]", "test_yolo[b]"]),
-        ("yolo*", []),
         ("tests/test_a.py::*b*", ["test_yolo[b]", "test_bert"]),
-        ("[ab]", []),
     ],
 )
 def test_only_the_tests_asked_for(pattern: str, taken: list[str], workspace: Workspace) -> None:
@@ -241,6 +267,15 @@ def test_only_the_tests_asked_for(pattern: str, taken: list[str], workspace: Wor
     workspace.report("one.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
     said = workspace.run("accept", "--dry-run", "--tests", pattern, "one.json", code=0)
     assert [name for name in names if f"+ {name}   " in said.out] == taken
+
+
+@pytest.mark.parametrize("pattern", ["yolo*", "[ab]", "test_Bert"])
+def test_a_pattern_that_names_no_test_is_refused(pattern: str, workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test("tests/test_a.py::test_bert[a]"), a_test(T)))
+    for command in (("accept", "--yes"), ("explain",)):
+        said = workspace.run(*command, "one.json", "--tests", pattern, code=2)
+        assert f"--tests {pattern}: no test of these reports matches; they have 2 tests" in said.err
+    assert not (workspace.path / "baselines").exists()
 
 
 # --prune
@@ -315,6 +350,8 @@ def test_prune_keeps_to_the_tests_asked_for(workspace: Workspace) -> None:
     reports = shards(workspace, 0, 1, 2, 3)
     workspace.run("accept", "--yes", "--prune", "--tests", "test[0]", *reports)
     assert "gone" in workspace.baseline()
+    workspace.run("accept", "--yes", "--prune", "--tests", "test[gone]", *reports, code=0)
+    assert "gone" not in workspace.baseline()
 
 
 def test_the_baseline_of_a_deleted_file_goes(workspace: Workspace) -> None:

@@ -134,6 +134,7 @@ def test_check_on_github_prints_the_line(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, page: str | None
 ) -> None:
     workspace.report("one.json", a_report(over(T, 1, 3)))
+    (workspace.path / "baselines").mkdir()
     for name, value in GITHUB.items():
         monkeypatch.setenv(name, value)
     line = "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"

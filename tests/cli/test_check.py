@@ -201,6 +201,28 @@ def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> Non
     assert "2 tests xfailed without the gate, and are not judged" in said.out
 
 
+def test_a_test_that_is_not_gated_is_counted_as_ungated_and_not_as_judged(
+    workspace: Workspace,
+) -> None:
+    accepted(workspace, a_test(T, 1))
+    apart = a_test("tests/test_a.py::apart", 9, ungated="it depends on the data")
+    said = checked(workspace, a_test(T, 1), apart, code=0)
+    assert "\n1 test judged on cpu (1 report): 1 ok, 1 ungated. " in said.out
+
+
+def test_an_entry_is_not_stale_if_the_reports_have_its_test(workspace: Workspace) -> None:
+    """The reports are of another commit, which had the file."""
+    gone = "tests/test_b.py::test"
+    accepted(workspace, a_test(T), a_test(gone), a_test(f"{gone}_of_before"))
+    (workspace.path / "tests/test_b.py").unlink()
+    said = checked(workspace, a_test(T), a_test(gone), code=0)
+    assert f"  {gone}\n" not in said.out
+    assert f"  {gone}_of_before\n" in said.out
+    said = workspace.run("accept", "--yes", "--prune", "one.json", code=0)
+    assert said.out.count("its test is gone") == 1
+    assert "stale" not in workspace.run("check", "one.json", code=0).out
+
+
 # what cannot be judged
 
 
@@ -252,6 +274,20 @@ def test_baselines_that_are_a_file_are_one_problem(workspace: Workspace) -> None
     assert missing.err == f"graphbreak: {note}\n"
 
 
+def test_reports_that_were_compared_with_baselines_are_not_judged_without_them(
+    workspace: Workspace,
+) -> None:
+    """Every test would be new, and ``accept`` would refuse: it says the same."""
+    directory = workspace.path / "baselines"
+    said = checked(workspace, over(T, 1, 2), code=2)
+    note = f"graphbreak: note: {directory} is not there, so no baseline is read\n"
+    assert said.err.startswith(f"{note}{directory} is not there, and {T} was compared with a")
+    assert said.out.endswith(": none. No verdict: the reports cannot be judged.\n")
+    refused = workspace.run("accept", "--yes", "one.json", code=2)
+    assert said.err.removeprefix(note).strip() in refused.err
+    assert workspace.run("check", "one.json", "--against", "one.json", code=0).err == note
+
+
 def test_so_many_problems_are_reported_and_the_rest_is_counted(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +308,32 @@ def test_against_wins_over_the_baseline(workspace: Workspace) -> None:
     assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
 
 
+@pytest.mark.parametrize(("graphs", "words"), [(3, "allows 1 (+2)"), (0, "has 1")])
+def test_what_another_run_judged_is_accepted_by_no_command(
+    graphs: int, words: str, workspace: Workspace
+) -> None:
+    """``accept`` would write the baselines, and this check reads the other run."""
+    workspace.report("main.json", a_report(a_test(T, 1)))
+    said = checked_against(workspace, a_test(T, graphs))
+    assert f", --against {words}\n" in said.out
+    assert "\n    against   main.json (cpu, torch 2.13)\n" in said.out
+    assert "baseline" not in said.out
+    assert "graphbreak accept" not in said.out
+    assert said.out.endswith(" Intended changes pass once the reports of --against have them.\n")
+
+
+def test_what_the_other_run_lacks_is_accepted(workspace: Workspace) -> None:
+    workspace.report("main.json", a_report(a_test(T, 1)))
+    said = checked_against(workspace, a_test(T, 3), a_test("tests/test_a.py::new", 1))
+    assert said.out.count("graphbreak accept") == 1
+    assert said.out.endswith(" Accept intended changes: graphbreak accept one.json\n")
+
+
+def checked_against(workspace: Workspace, *tests: Data) -> Said:
+    workspace.report("one.json", a_report(*tests))
+    return workspace.run("check", "one.json", "--against", "main.json", code=1)
+
+
 def test_another_run_judges_as_its_baseline_does(workspace: Workspace) -> None:
     """Also what ran, on a layer of which not all captured operations are known."""
 
@@ -287,9 +349,9 @@ def test_another_run_judges_as_its_baseline_does(workspace: Workspace) -> None:
     (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_runs = fail\n")
     by_baseline = workspace.run("check", "branch.json")
     by_run = workspace.run("check", "branch.json", "--against", "main.json")
-    for said in (by_baseline, by_run):
+    for said, budget in ((by_baseline, "the baseline"), (by_run, "--against")):
         assert said.code == 1
-        assert "6 xla executions, the baseline allows 5 (+1)" in said.out
+        assert f"6 xla executions, {budget} allows 5 (+1)" in said.out
 
 
 def test_a_test_that_main_lacks_is_judged_by_its_baseline(workspace: Workspace) -> None:

@@ -109,6 +109,7 @@ def test_an_annotation_is_one_command_with_properties_of_ours(
 
 
 def test_no_page_runs_it(text: str, workspace: Workspace) -> None:
+    (workspace.path / "baselines").mkdir()
     for name, sink in PAGES.items():
         page = sink(text, workspace)
         is_html = page.startswith("<!doctype")
