@@ -194,14 +194,17 @@ def _with_setting(tree: Tree, setting: str) -> str:
 def insert(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
     """Return a file with lines added above the statements of nodes, indented like these.
 
-    Nodes of one statement have the same lines once. The last place comes first, so that the lines
-    of the others keep their numbers.
+    A line that several nodes of one statement have is there once. The last place comes first, so
+    that the lines of the others keep their numbers.
     """
     text = lines(tree.source)
-    places = {_start(node, tree): added for node, added in new.items()}
-    for (line, column), added in sorted(places.items(), reverse=True):
+    places: dict[tuple[int, int], list[str]] = {}
+    for node, added in new.items():
+        parts = places.setdefault(_start(node, tree), [])
+        parts += [part for part in added.split("\n") if part not in parts]
+    for (line, column), parts in sorted(places.items(), reverse=True):
         margin = text[line - 1][:column]
-        text[line - 1 : line - 1] = [f"{margin}{part}\n" for part in added.split("\n")]
+        text[line - 1 : line - 1] = [f"{margin}{part}\n" for part in parts]
     return "".join(text)
 
 
@@ -240,9 +243,9 @@ def _below_imports(tree: Tree) -> int:
 
     Without one, down to where it may stand: behind the docstring and ``from __future__``.
     """
-    last = 0
+    last, text_lines = 0, lines(tree.source)
     for at, statement in enumerate(tree.module.body):
-        text = code(statement)
+        text = text_lines[tree.start(statement)[0] - 1]  # its first line, below its comments
         if text.startswith(("import torch", "from torch")):
             return tree.end(statement)[0]
         if (at == 0 and text.startswith(('"', "'", 'r"'))) or text.startswith("from __future__"):

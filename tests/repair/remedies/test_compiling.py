@@ -49,6 +49,8 @@ def test_other_breaks_have_none() -> None:
          "import torch as th\n\nif 1:\n    import torch\n    LINE\n    f = th.compile(f)\n"),
         ('"""Doc."""\nfrom __future__ import division\n\nimport net\n',
          '"""Doc."""\nfrom __future__ import division\nimport torch\nLINE\n\nimport net\n'),
+        ("import os\n# needs CUDA\nimport torch\nx = 1\n",
+         "import os\n# needs CUDA\nimport torch\nLINE\nx = 1\n"),
     ],
 )  # fmt: skip
 def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> None:
@@ -61,10 +63,7 @@ def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> N
     [
         ("f = torch.compile(f)", "f = torch.compile(f, dynamic=True)"),
         ("f = torch.compile(f, dynamic=False)", "f = torch.compile(f, dynamic=True)"),
-        (
-            '@torch.compile(backend="eager")\ndef f(x): return x',
-            '@torch.compile(backend="eager", dynamic=True)\ndef f(x): return x',
-        ),
+        ("@torch.compile(mode=M)\ndef f(): 0", "@torch.compile(mode=M, dynamic=True)\ndef f(): 0"),
     ],
 )
 def test_the_calls_of_a_program_are_dynamic(line: str, wanted: str) -> None:
@@ -85,6 +84,7 @@ HEAD = "import torch\n\n\n@torch.compile\ndef f(x, batch): return x\n\n\nfor x, 
     [
         ("x", [0], "f(x, y)", "x, 0"),
         ("batch['ids']", [0, 1], "print(f(x, batch=y))", "y['ids'], [0, 1]"),
+        ("x", [0], "f(x, y) + f(y, x) + f(x, 1)", "x, 0; y, 0"),
         ("x", [0], "f(x + 1, y)", None),
         ("rest[0]", [0], "f(x, y)", None),
     ],
@@ -96,6 +96,7 @@ def test_a_size_is_marked_by_one_line(
     patches = list(compiling.recompiles(Trial(Record(), varies=varies)))
     before = f"{HEAD}    {call}\n"
     texts = [patch.change(before) for patch in patches[2:]]
-    line = f"    torch._dynamo.mark_dynamic({marked})\n"
-    wanted = [f"{HEAD}{line}    {call}\n"] if marked else [None] if argument == "x" else []
+    lines = [f"    torch._dynamo.mark_dynamic({x})\n" for x in (marked or "").split("; ")]
+    after = f"{HEAD}{''.join(lines)}    {call}\n"
+    wanted = [after] if marked else [None] if argument == "x" else []
     assert texts == wanted
