@@ -85,7 +85,8 @@ def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
 def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
     """Return the nodes that disable functions, by the qualified name of the function.
 
-    Decorators, and calls such as ``torch.compiler.disable(f)``, whose argument is the name.
+    Decorators, and calls such as ``torch.compiler.disable(f)``, whose argument is the name. A
+    decorator ``@torch.compiler.disable(recursive=False)`` is a call, too, but not of a function.
     """
     nodes: dict[str, list[cst.CSTNode]] = {}
     for name, function in tree.functions:
@@ -93,8 +94,9 @@ def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
             if _is_disable(decorator.decorator, tree):
                 nodes.setdefault(name, []).append(decorator)
     for call in calls(tree.module):
-        if call.args and _is_disable(call.func, tree):
-            nodes.setdefault(code(call.args[0].value), []).append(call)
+        functions = [x.value for x in call.args if x.keyword is None or x.keyword.value == "fn"]
+        if functions and _is_disable(call.func, tree):
+            nodes.setdefault(code(functions[0]), []).append(call)
     return nodes
 
 
@@ -115,7 +117,7 @@ def enabling(function: str) -> Change:
             elif code(set_to := tree.parents[node]) == f"{function} = {code(node)}":
                 gone[tree.parents[set_to]] = ""
             else:
-                inner[node] = code(node.args[0].value)
+                inner[node] = function
         if gone:
             return with_lines(tree, gone)
         return tree.replaced(inner) if inner else None

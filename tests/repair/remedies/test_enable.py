@@ -25,17 +25,13 @@ HEAD = "import torch\nfrom torch.compiler import disable\n\n\n"
             "@other\ndef f(x): pass\n",
         ),
         ("f", "x = 1\nf = torch.compiler.disable(f, reason='slow')  # why\n", "x = 1\n# why\n"),
-        ("f", "g = disable(f)\n", "g = f\n"),
+        ("f", "g = disable(recursive=False, fn=f)\n", "g = f\n"),
         (
             "Model.__init__",
             "class Model:\n    @disable\n    def __init__(self):\n        self.n = 1\n",
             "class Model:\n    def __init__(self):\n        self.n = 1\n",
         ),
-        (
-            "main.<locals>.hook",
-            "def main():\n    @disable\n    def hook(x): return x\n",
-            "def main():\n    def hook(x): return x\n",
-        ),
+        ("m.<locals>.f", "def m():\n    @disable\n    def f(): 0\n", "def m():\n    def f(): 0\n"),
     ],
 )
 def test_a_function_is_compiled_again(name: str, text: str, wanted: str) -> None:
@@ -50,16 +46,14 @@ def test_what_another_library_disables_stays() -> None:
 def test_a_hook_is_found_whose_call_is_torchs_own_line(tmp_path: object) -> None:
     """``hook(self, args)`` in torch's module.py breaks, and names nothing of the program."""
     file = tmp_path / "a.py"  # type: ignore[operator]
-    file.write_text(f"{HEAD}@disable\ndef other(x): pass\n\n\n@disable\ndef hook(*args): pass\n")
+    hook = "@disable(recursive=False)\ndef hook(*args): pass\n"
+    file.write_text(f"{HEAD}@disable\ndef other(x): pass\n\n\n{hook}")
     where = Frame("torch/nn/modules/module.py", "Module._call_impl", 9, "hook(self, args)")
     reason = "Skip calling `torch.compiler.disable()`d function"
-    item = Break(
-        "dynamo", reason, where, explanation="Skip calling function `<function hook at 0>`"
-    )
+    item = Break("dynamo", reason, where, explanation="Skip `<function hook at 0>`")
     trial = Trial(Record(), sites={"a.py": Site(file, "a")})
-    first, second, *_ = enable.propose(item, trial)
-    assert first.title == "hook is compiled: no torch.compiler.disable"
-    assert second.title == "other is compiled: no torch.compiler.disable"
+    titles = [f"{name} is compiled: no torch.compiler.disable" for name in ("hook", "other")]
+    assert [patch.title for patch in enable.propose(item, trial)] == titles
 
 
 def test_an_explicit_break_goes() -> None:
