@@ -55,8 +55,10 @@ def tensors_of(
     """
     names = parameters(model)
     variadic = next((x.name for x in _signature(model) if x.kind is x.VAR_POSITIONAL), "args")
-    values = {**dict(zip(names, args, strict=False)), variadic: args[len(names) :], **kwargs}
-    for name, value in values.items():
+    values: dict[str, Any] = dict(zip(names, args, strict=False))
+    if surplus := args[len(names) :]:
+        values[variadic] = surplus
+    for name, value in {**values, **kwargs}.items():
         for path, leaf in tree_flatten_with_path(value)[0]:
             if isinstance(leaf, torch.Tensor) and not leaf.is_nested:
                 yield name + keystr(path), leaf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,9 +13,7 @@ pytestmark = pytest.mark.once
 
 
 class Model(torch.nn.Module):
-    def forward(
-        self, x: torch.Tensor, *rest: torch.Tensor, **named: dict[str, torch.Tensor]
-    ) -> None:
+    def forward(self, x: Any, *rest: Any, **named: Any) -> None:
         pass
 
 
@@ -29,6 +29,7 @@ def test_tensors_are_named_as_the_function_names_them() -> None:
     shapes = {"x": (1, 2), "rest[0]": (3,), "rest[1]": (4,), "batch['ids']": (5,)}
     assert shapes_of(Model(), args, kwargs) == shapes
     assert CompiledCall(Model(), len).name == "Model"
+    assert shapes_of(lambda args: args, [torch.ones(2)], {}) == {"args": (2,)}
 
 
 def test_only_what_differs_between_calls_varies() -> None:
