@@ -153,7 +153,7 @@ class Capture:
             options["fullgraph"] = False
         steady_random()
         self.inductor |= options.get("backend", "inductor") == "inductor"
-        if not self.options:
+        if not self.entries:
             self.options = {name: _plain_option(value) for name, value in options.items()}
         if self._sizes_as is not None:
             options["dynamic"] = self._sizes_as[0]

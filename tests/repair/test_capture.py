@@ -42,6 +42,14 @@ def test_dynamo_meets_torch_compile_as_it_is() -> None:
     assert values == [4, 1]  # the result, then the argument
 
 
+def test_the_options_are_those_of_the_first_compile() -> None:
+    recorder = Capture()
+    with recorder.install():
+        torch.compile(len)
+        torch.compile(len, dynamic=True)
+    assert recorder.options == {}
+
+
 def drawn(model: Any, *args: Any) -> dict[str, CallResult]:
     recorder = Capture(results=True)
     with recorder.install(), torch.compiler.set_stance("force_eager"):
