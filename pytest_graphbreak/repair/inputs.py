@@ -187,7 +187,8 @@ _RESIZES: Final[dict[str, Callable[[torch.Tensor, int], torch.Tensor]]] = {
     _EMPTY: lambda leaf, dim: leaf.narrow(dim, 0, 0),
     _ONE: lambda leaf, dim: leaf.narrow(dim, 0, 1),
     _TWICE: _twice,
-    _SHORTER: lambda leaf, dim: leaf.narrow(dim, 0, max(leaf.shape[dim] - 1, 1)),
+    # A length of 0 or 1 stays: a program may begin with an empty cache.
+    _SHORTER: lambda leaf, dim: leaf.narrow(dim, 0, leaf.shape[dim] - (leaf.shape[dim] > 1)),
     _LONGER: _twice,
 }
 

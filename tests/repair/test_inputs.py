@@ -30,12 +30,11 @@ def draw(drawn: DrawnInputs, kind: str) -> Any:
 
 
 def test_what_is_drawn_follows_from_the_arguments() -> None:
+    batches = ("an empty batch", "a batch of one", "a batch twice as large")
     assert names(inputs(torch.ones(2, 3))) == [
         OWN,
         *FLOATS,
-        "an empty batch",
-        "a batch of one",
-        "a batch twice as large",
+        *batches,
         "a shorter length",
         "a longer length",
         "inputs of float64",
@@ -45,7 +44,6 @@ def test_what_is_drawn_follows_from_the_arguments() -> None:
         "inputs that require gradients, negated",
     ]
     whole = names(inputs(torch.ones(2, dtype=torch.long)), grad=False, modules=False)
-    batches = ("an empty batch", "a batch of one", "a batch twice as large")
     assert whole == [OWN, *INTEGERS, *batches, "gradients"]
     assert names(inputs(torch.ones(2, 3), True), values_only=True) == [OWN, *FLOATS, "other flags"]
     assert names(inputs(3), modules=False) == [OWN, "other numbers", "no gradients"]
@@ -74,6 +72,11 @@ def test_a_length_changes_in_both_dimensions_of_a_mask() -> None:
     q, mask = torch.ones(2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
     args, _ = draw(inputs(q, mask, torch.ones(2, 1, 5, 5)), "a shorter length")
     assert [tuple(tensor.shape) for tensor in args] == [(2, 4, 8), (4, 4), (2, 1, 4, 4)]
+
+
+def test_no_length_is_shorter_than_none() -> None:
+    drawn = DrawnInputs(model, (torch.ones(2, 0),), {}, {"args[0]": [1]})
+    assert draw(drawn, "a shorter length")[0][0].shape == (2, 0)
 
 
 def test_values() -> None:
