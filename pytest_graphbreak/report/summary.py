@@ -65,6 +65,8 @@ class Outcome(Struct):
     tests: list[TestReport] = []
     unmeasured: list[str] = []
     complete_files: list[str] = []
+    is_cut_short: bool = False
+    """Whether tests of the run did not come to their turn: after ``-x``, or a crash."""
     stale: list[Entry] = []
     changes: Changes | None = None
     faults: list[str] = []
@@ -294,7 +296,8 @@ def _write_command(outcome: Outcome, tests: Sequence[TestReport], condition: str
     if failed:
         limits = limits_in_code(red)
         raised = f"raise the {limits} and " if limits else ""
-        words, flags = f"fix the code, or {raised}accept: ", ["--graph-budget-update"]
+        also = " (of all tests, also of those that did not run)" if outcome.is_cut_short else ""
+        words, flags = f"fix the code, or {raised}accept{also}: ", ["--graph-budget-update"]
     if outcome.stale or any(verdict.needs_prune for verdict in failed):
         flags.append("--graph-budget-prune")
     return label_line("next", words, outcome.settings.typed.rerun(*flags))

@@ -158,6 +158,7 @@ class Session:
         outcome.environment = replace(outcome.environment, packages=packages)
         outcome.unmeasured = self._unmeasured_tests()
         outcome.complete_files = self._complete_files(outcome.unmeasured)
+        outcome.is_cut_short = bool(self._tests_not_run())
         if self.settings.gate and self._is_whole and exitstatus in WRITABLE:
             self._settle_baselines(outcome.complete_files)
         code = self._exit_code(exitstatus)
@@ -179,18 +180,19 @@ class Session:
         ran = self.tallies.items()
         crashed = [nodeid for nodeid, tally in ran if tally.has_crashed]
         blind = [nodeid for nodeid, tally in ran if tally.is_blind]
-        not_run: list[str] = []
-        if crashed:
-            collected = self.collector.collected.nodeids
-            not_run = [nodeid for nodeid in collected if nodeid not in self.tallies]
+        not_run = self._tests_not_run() if crashed else []
         return list(dict.fromkeys((*crashed, *blind, *not_run)))
+
+    def _tests_not_run(self) -> list[str]:
+        """Return the tests that were collected and did not come to their turn."""
+        nodeids = self.collector.collected.nodeids
+        return [nodeid for nodeid in nodeids if nodeid not in self.tallies]
 
     def _complete_files(self, unmeasured: Iterable[str]) -> list[str]:
         """Return the files that were collected completely and of which every test ran."""
-        collected = self.collector.collected
-        not_run = (nodeid for nodeid in collected.nodeids if nodeid not in self.tallies)
-        unfinished = set(map(file_of, (*not_run, *unmeasured)))
-        return [file for file in collected.complete_files if file not in unfinished]
+        unfinished = set(map(file_of, (*self._tests_not_run(), *unmeasured)))
+        complete = self.collector.collected.complete_files
+        return [file for file in complete if file not in unfinished]
 
     def _settle_baselines(self, complete_files: Sequence[str]) -> None:
         """Find stale entries; write if update, record or prune is requested."""

@@ -134,6 +134,8 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
         return [line for line in shown(a_run(*tests, **changes)) if line.startswith("next ")]
 
     update = "next       fix the code, or accept: python -m pytest --graph-budget-update"
+    (cut_short,) = next_lines(red, is_cut_short=True)
+    assert "or accept (of all tests, also of those that did not run): python" in cut_short
     recording = replace(CHECK, record=True)
     assert next_lines(red, new, improved) == next_lines(red, settings=recording) == [update]
     both = over(failed_by="gate", cap={"layers": {}, "breaks": 0})
