@@ -112,6 +112,7 @@ def run(args: argparse.Namespace) -> int:
             *(result.unreported if result.complete else ()),
         ),
         accept=accept_line(made_by, typed),
+        by_run={judged.seen.key for judged in result.judged if judged.by_run},
     )
     written = write_pages(_replace_verdicts(reports, result), args, notes)
     return _exit_code(result) if written else UNUSABLE

@@ -118,7 +118,7 @@ def _accept_commands(
         for number, run in enumerate(runs)
         for report in run.reports
         for test in report.tests
-        if acceptable(test)
+        if acceptable(test) and (run.profile, test.nodeid) not in notes.by_run
     }
 
 

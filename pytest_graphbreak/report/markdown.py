@@ -121,7 +121,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     page.add(_unjudged_block(runs))
     page.limit += _RESERVE
     page.add(_left_out(len(rows) - shown, left_out))
-    page.add(_next(rows, notes.accept))
+    page.add(_next(rows, notes))
     return page.text
 
 
@@ -367,11 +367,12 @@ def _left_out(rows: int, reasons: int) -> str:
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"
 
 
-def _next(rows: Iterable[tuple[ProfileRun, TestReport]], accept: str) -> str:
-    if not any(acceptable(test) for _, test in rows):
+def _next(rows: Iterable[tuple[ProfileRun, TestReport]], notes: CheckNotes) -> str:
+    tests = (test for run, test in rows if (run.profile, test.nodeid) not in notes.by_run)
+    if not any(map(acceptable, tests)):
         return ""
-    if accept:
-        return f"\nTo accept these counts, in a checkout:\n\n```sh\n{accept}\n```\n"
+    if notes.accept:
+        return f"\nTo accept these counts, in a checkout:\n\n```sh\n{notes.accept}\n```\n"
     return (
         "\nTo accept these counts, download the JSON reports of this run into a checkout "
         "and run `graphbreak accept REPORT.json...`.\n"

@@ -9,7 +9,7 @@ page: other profiles, another branch, a retry.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -99,13 +99,15 @@ class CheckNotes(Struct, frozen=True):
 
     ``no_verdict`` says why there is none, in words of this package; ``problems`` are those of
     reports, in anybody's words. ``missing`` was collected and ran nowhere. ``accept`` accepts the
-    counts, if a command does in any checkout.
+    counts, if a command does in any checkout. ``by_run`` are tests that another run judged, by
+    profile and node id: no command accepts them.
     """
 
     no_verdict: str = ""
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     accept: str = ""
+    by_run: Collection[tuple[str, str]] = ()
 
 
 NO_NOTES: Final = CheckNotes()

@@ -329,6 +329,20 @@ def test_what_the_other_run_lacks_is_accepted(workspace: Workspace) -> None:
     assert said.out.endswith(" Accept intended changes: graphbreak accept one.json\n")
 
 
+def test_no_page_accepts_what_another_run_judged(workspace: Workspace) -> None:
+    workspace.report("main.json", a_report(a_test(T, 1)))
+    workspace.report("one.json", a_report(a_test(T, 3), a_test(f"{T}_new", 1)))
+    pages = ("--markdown", "c.md", "--html", "c.html")
+    workspace.run("check", "one.json", "--against", "main.json", *pages, code=1)
+    html = (workspace.path / "c.html").read_text()
+    assert f"graphbreak accept one.json --tests {T}_new" in html
+    assert html.count(f"graphbreak accept one.json --tests {T}") == html.count(f"--tests {T}_new")
+    assert "To accept these counts" in (workspace.path / "c.md").read_text()
+    workspace.report("one.json", a_report(a_test(T, 3)))
+    workspace.run("check", "one.json", "--against", "main.json", *pages, code=1)
+    assert "To accept these counts" not in (workspace.path / "c.md").read_text()
+
+
 def checked_against(workspace: Workspace, *tests: Data) -> Said:
     workspace.report("one.json", a_report(*tests))
     return workspace.run("check", "one.json", "--against", "main.json", code=1)
