@@ -46,6 +46,7 @@ from pytest_graphbreak.report.standing import (
     REPORTED,
     acceptable,
     is_red,
+    limits_in_code,
     row,
     standing,
     standing_words,
@@ -216,8 +217,11 @@ def _totals(
         return TextLine(words, "verdict bad", command=accept if gone else "")
     by_run = {judged.by_run for judged in result.failures if acceptable(judged.test)}
     accepts, advice = False in by_run, ""
+    limits = limits_in_code(judged.test for judged in result.failures)
     if accepts:
-        advice = " Accept intended changes: "
+        advice = f" Raise the {limits}, and accept: " if limits else " Accept intended changes: "
+    elif limits:
+        advice = f" Fix the code, or raise the {limits}."
     elif by_run:
         advice = " Intended changes pass once the reports of --against have them."
     words = f"{head}. {_why_red(result)}.{advice}"
