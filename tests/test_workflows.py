@@ -148,7 +148,7 @@ def test_action_over_budget(action: Action) -> None:
     done = action.run(AGAINST="main.json")
     assert done.returncode == 1, done.stderr
     assert action.output == "verdict=1\n"
-    assert "3 dynamo graphs, the baseline allows 1" in done.stdout
+    assert "3 dynamo graphs, --against allows 1" in done.stdout
     assert "1 test is over its graph budget" in (action.path / "summary").read_text()
     assert sorted(path.name for path in (action.path / "pages").iterdir()) == [
         *("comment.md", "report.html")
