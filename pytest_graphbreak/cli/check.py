@@ -45,7 +45,7 @@ from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
     acceptable,
-    is_red,
+    is_excused,
     limits_in_code,
     row,
     standing,
@@ -230,7 +230,7 @@ def _totals(
 
 def _excused(result: CheckedUnion) -> str:
     """Return what is beyond its budget in a result that passes: tests that are marked xfail."""
-    count = sum(is_red(judged.test) and not judged.fails for judged in result.judged)
+    count = sum(is_excused(judged.test) for judged in result.judged)
     return f", but for {plural(count, 'test')} marked xfail" if count else ""
 
 

@@ -60,7 +60,7 @@ def is_red(test: TestReport) -> bool:
 
 def is_excused(test: TestReport) -> bool:
     """Return whether a test is beyond its budget and does not fail: it is marked xfail."""
-    return test.verdict in FAILING and test.outcome in ("xfailed", "xpassed")
+    return standing(test) in FAILING and test.outcome in ("xfailed", "xpassed")
 
 
 def limits_in_code(tests: Iterable[TestReport]) -> str:

@@ -81,7 +81,7 @@ class Outcome(Struct):
         return [test for test in self.tests if not test.written]
 
 
-def _is_to_write(test: TestReport) -> bool:
+def _is_written(test: TestReport) -> bool:
     """Return whether the run writes the counts of a test: it does not where the test fails."""
     return test.written and test.outcome in ("passed", "xpassed")
 
@@ -233,7 +233,7 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
             "updated": outcome.changes.of_kind("changed"),
         }
         parts += [f"{len(items)} {word}" for word, items in written.items() if items]
-    elif unwritten := sum(map(_is_to_write, outcome.tests)):
+    elif unwritten := sum(map(_is_written, outcome.tests)):
         parts.append(f"{unwritten} not written")
     unseen = sum(1 for test in outcome.tests if test.unseen)
     if unseen:
@@ -253,7 +253,7 @@ def _count_unjudged(outcome: Outcome) -> Counter[str]:
     reasons = Counter[str]()
     for test in outcome.tests:
         is_counted = standing(test) != "none" or test.ungated is not None
-        if _is_to_write(test) or (is_counted and not test.written):
+        if _is_written(test) or (is_counted and not test.written):
             continue
         if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
             reasons["failed without the gate"] += 1
